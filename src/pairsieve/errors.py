@@ -1,0 +1,68 @@
+"""What can go wrong, and how it is said: every message names what, where, why, and what to do next.
+
+PairsieveError                 anything pairsieve reports in words; the command line exits with 2
+├── InputError                 a file, table, array or option that cannot be used as it is
+├── SettingsError              a campaign's settings that contradict themselves or the task
+├── PoolExhausted              fewer unlabelled pairs remain than were asked for
+├── LedgerError                a question or answer the ledger must refuse
+├── ArtifactError              a stored artifact that is missing, torn or altered and cannot be rebuilt
+└── MissingExtra               an optional package is needed; names the install line
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class PairsieveError(Exception):
+    """A failure that the user can act on. `exit_code` is what the command line returns."""
+
+    exit_code = 2
+
+
+class InputError(PairsieveError):
+    """Input that cannot be used: `InputError(what, where=…, why=…, remedy=…)`."""
+
+    def __init__(self, what: str, *, where: str = "", why: str = "", remedy: str = "") -> None:
+        self.what, self.where, self.why, self.remedy = what, where, why, remedy
+        head = f"{where}: {what}" if where else what
+        parts = [sentence(head), sentence(why), sentence(remedy)]
+        super().__init__(" ".join(part for part in parts if part))
+
+
+class SettingsError(PairsieveError):
+    """Settings that contradict themselves, the task, or what is installed."""
+
+
+class PoolExhausted(PairsieveError):
+    """Fewer unlabelled pairs remain than were asked for."""
+
+
+class LedgerError(PairsieveError):
+    """A question or answer that the ledger must refuse."""
+
+
+class ArtifactError(PairsieveError):
+    """A stored artifact that is missing, torn or altered and cannot be rebuilt from what is here."""
+
+
+class MissingExtra(PairsieveError):
+    """An optional package is needed."""
+
+    def __init__(self, package: str, purpose: str, install: str) -> None:
+        super().__init__(f"{purpose} needs the package {package}, which is not installed. Run: {install}")
+
+
+def sentence(words: str) -> str:
+    """`words` closed with a full stop, unless empty or closed already."""
+    words = words.strip()
+    return words if not words or words[-1] in ".!?" else words + "."
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A remedy for an unknown name: the closest known one, then all of them."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    guess = f"Did you mean {close[0]!r}? " if close else ""
+    return f"{guess}Known: {', '.join(names)}"

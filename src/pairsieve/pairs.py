@@ -1,0 +1,229 @@
+"""Which pairs are there, and what is each one called?
+
+A pair space is every pair that could match: all distinct unordered pairs of one collection
+(`AllPairs`), or the cross product of two (`CrossPairs`). A pair has one id, `left << 32 | right` as
+int64, with `left < right` in `AllPairs`. A rank numbers the pairs of a space from 0 in the order of
+their ids. All of it is integer arithmetic on arrays, exact for collections of a billion texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pairsieve.errors import PoolExhausted
+
+Ids: TypeAlias = NDArray[np.int64]
+Rows: TypeAlias = NDArray[np.int64]
+Scores: TypeAlias = NDArray[np.float32]
+Mask: TypeAlias = NDArray[np.bool_]
+
+MOST_TEXTS = 1 << 31  # a row number fits 31 bits, so that ids stay positive
+_LOW = (1 << 32) - 1
+
+
+def pair_ids(left: ArrayLike, right: ArrayLike) -> Ids:
+    """Ids of pairs given as row numbers, in the order given: `left << 32 | right`."""
+    ids: Ids = (np.asarray(left, dtype=np.int64) << 32) | np.asarray(right, dtype=np.int64)
+    return ids
+
+
+def pair_rows(ids: Ids) -> tuple[Rows, Rows]:
+    """The (left, right) row numbers of ids."""
+    return ids >> 32, ids & _LOW
+
+
+def is_member(ids: Ids, among: Ids) -> Mask:
+    """Which of `ids` stand in the sorted array `among`."""
+    if len(among) == 0:
+        return np.zeros(len(ids), dtype=bool)
+    at = np.minimum(np.searchsorted(among, ids), len(among) - 1)
+    found: Mask = among[at] == ids
+    return found
+
+
+@dataclass(frozen=True)
+class AllPairs:
+    """All distinct unordered pairs of one collection of `texts` texts."""
+
+    texts: int
+
+    def __post_init__(self) -> None:
+        _check_count(self.texts)
+
+    @property
+    def size(self) -> int:
+        return self.texts * (self.texts - 1) // 2
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.texts, self.texts
+
+    @property
+    def symmetric(self) -> bool:
+        return True
+
+    def ids(self, left: ArrayLike, right: ArrayLike) -> Ids:
+        """Canonical ids: the smaller row number becomes `left`."""
+        one, other = np.asarray(left, dtype=np.int64), np.asarray(right, dtype=np.int64)
+        return pair_ids(np.minimum(one, other), np.maximum(one, other))
+
+    def contains(self, ids: Ids) -> Mask:
+        left, right = pair_rows(ids)
+        inside: Mask = (left >= 0) & (left < right) & (right < self.texts)
+        return inside
+
+    def ranks(self, ids: Ids) -> Ids:
+        """Position of each id in the order of all ids: pairs before row `left`, then within it."""
+        left, right = pair_rows(ids)
+        ranks: Ids = left * (2 * self.texts - left - 1) // 2 + (right - left - 1)
+        return ranks
+
+    def unrank(self, ranks: Ids) -> Ids:
+        """Inverse of `ranks`: a float guess at the row, then corrected in integers until it fits."""
+        n = self.texts
+        ranks = np.asarray(ranks, dtype=np.int64)
+        from_end = (self.size - 1 - ranks).astype(np.float64)
+        left = n - 2 - ((np.sqrt(8.0 * from_end + 1.0) - 1.0) / 2.0).astype(np.int64)
+        left = np.clip(left, 0, max(n - 2, 0))
+        while True:
+            first = left * (2 * n - left - 1) // 2
+            step = (ranks >= first + (n - 1 - left)).astype(np.int64) - (ranks < first)
+            if not step.any():
+                return pair_ids(left, ranks - first + left + 1)
+            left = left + step
+
+    def sample(self, count: int, rng: np.random.Generator, outside: Ids | None = None) -> Ids:
+        """`count` distinct pairs drawn uniformly from those not in the sorted array `outside`; sorted."""
+        return _sample(self.size, self.ranks, self.unrank, count, rng, outside)
+
+
+@dataclass(frozen=True)
+class CrossPairs:
+    """The cross product of two collections."""
+
+    left: int
+    right: int
+
+    def __post_init__(self) -> None:
+        _check_count(self.left)
+        _check_count(self.right)
+
+    @property
+    def size(self) -> int:
+        return self.left * self.right
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.left, self.right
+
+    @property
+    def symmetric(self) -> bool:
+        return False
+
+    def ids(self, left: ArrayLike, right: ArrayLike) -> Ids:
+        return pair_ids(left, right)
+
+    def contains(self, ids: Ids) -> Mask:
+        left, right = pair_rows(ids)
+        inside: Mask = (left >= 0) & (left < self.left) & (right < self.right)
+        return inside
+
+    def ranks(self, ids: Ids) -> Ids:
+        left, right = pair_rows(ids)
+        ranks: Ids = left * self.right + right
+        return ranks
+
+    def unrank(self, ranks: Ids) -> Ids:
+        ranks = np.asarray(ranks, dtype=np.int64)
+        return pair_ids(ranks // max(self.right, 1), ranks % max(self.right, 1))
+
+    def sample(self, count: int, rng: np.random.Generator, outside: Ids | None = None) -> Ids:
+        """`count` distinct pairs drawn uniformly from those not in the sorted array `outside`; sorted."""
+        return _sample(self.size, self.ranks, self.unrank, count, rng, outside)
+
+
+PairSpace: TypeAlias = AllPairs | CrossPairs
+
+
+@dataclass(frozen=True)
+class ScoredPairs:
+    """Distinct pairs in the order of their ids, each with its score. `ids` and `scores` share every mask."""
+
+    ids: Ids
+    scores: Scores
+
+    @staticmethod
+    def of(ids: Ids, scores: NDArray[Any]) -> ScoredPairs:
+        """From any order and with repeats: sorted, and the first score of a repeated pair kept."""
+        unique, first = np.unique(ids, return_index=True)
+        return ScoredPairs(unique, np.asarray(scores, dtype=np.float32)[first])
+
+    @staticmethod
+    def empty() -> ScoredPairs:
+        return ScoredPairs(np.empty(0, np.int64), np.empty(0, np.float32))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def where(self, mask: Mask) -> ScoredPairs:
+        return ScoredPairs(self.ids[mask], self.scores[mask])
+
+    def without(self, ids: Ids) -> ScoredPairs:
+        """Those not in the sorted array `ids`."""
+        return self.where(~is_member(self.ids, ids))
+
+    def best(self, count: int) -> ScoredPairs:
+        """The `count` highest scores; equal scores by smaller id. Returned in the order of ids."""
+        return self._first(count, -self.scores.astype(np.float64))
+
+    def closest(self, score: float, count: int) -> ScoredPairs:
+        """The `count` scores nearest to `score`; equal distances by smaller id. In the order of ids."""
+        return self._first(count, np.abs(self.scores.astype(np.float64) - score))
+
+    def _first(self, count: int, cost: NDArray[np.float64]) -> ScoredPairs:
+        order = np.argsort(cost, kind="stable")[:count]  # ids ascend, so a stable sort settles ties by id
+        order.sort()
+        return ScoredPairs(self.ids[order], self.scores[order])
+
+
+def _check_count(texts: int) -> None:
+    if not 0 <= texts <= MOST_TEXTS:
+        raise ValueError(f"a collection of {texts:,} texts; at most {MOST_TEXTS:,} have a pair id")
+
+
+def _sample(
+    size: int,
+    ranks_of: Callable[[Ids], Ids],
+    unrank: Callable[[Ids], Ids],
+    count: int,
+    rng: np.random.Generator,
+    outside: Ids | None,
+) -> Ids:
+    excluded = ranks_of(outside) if outside is not None else np.empty(0, np.int64)
+    free = size - len(excluded)
+    if count > free:
+        raise PoolExhausted(
+            f"asked for {count:,} pairs, {free:,} remain of {size:,} "
+            f"({len(excluded):,} are excluded). Lower the number asked for."
+        )
+    drawn = _distinct(free, count, rng)
+    # The r-th free rank stands behind as many excluded ones as have at most r free ranks before them.
+    free_before = excluded - np.arange(len(excluded))
+    return unrank(np.sort(drawn + np.searchsorted(free_before, drawn, side="right")))
+
+
+def _distinct(free: int, count: int, rng: np.random.Generator) -> Ids:
+    """`count` distinct integers below `free`, uniformly; memory grows with `count`, not with `free`."""
+    if count * 3 >= free:
+        return rng.permutation(free)[:count].astype(np.int64)
+    drawn = np.empty(0, np.int64)
+    while len(drawn) < count:
+        more = np.concatenate([drawn, rng.integers(free, size=int((count - len(drawn)) * 1.2) + 16)])
+        _, first = np.unique(more, return_index=True)
+        drawn = more[np.sort(first)]  # the order of drawing, so that cutting the surplus favours nobody
+    return drawn[:count]
