@@ -1,0 +1,282 @@
+"""What was computed already, and is it still whole? A folder of artifacts, each named by what made it.
+
+An artifact is a folder of files (a model, embeddings, figures) under `<store>/<kind>/<name>`, where the
+name is the sha256 of the caller's key: a dict of JSON values that says everything the contents depend
+on. It is built beside its place, listed in `manifest.json` with the size and sha256 of every file,
+forced to disk, and renamed: it is there whole or not at all. On the way out sizes and checksums are
+compared; what is torn or altered is moved aside and built again, never used.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import shutil
+import socket
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsieve.errors import ArtifactError
+
+MANIFEST = "manifest.json"
+BUILDING, BROKEN = ".building-", ".broken-"  # names of folders that are not artifacts (yet, any more)
+_log = logging.getLogger("pairsieve")
+_under_way: set[str] = set()  # names of the folders this process is building, to tell them from stale ones
+
+
+class ArtifactStore:
+    """Artifacts in one folder, open to several processes at once: if two build the same, one result stays."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        self._checked: dict[Path, tuple[int, int, int]] = {}  # file -> stamp at its last good checksum
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._sweep()
+
+    def place(self, kind: str, key: Mapping[str, Any]) -> Path:
+        """Where the artifact stands if it is there; touches nothing."""
+        if not kind or kind.startswith(".") or "/" in kind or os.sep in kind:
+            raise ValueError(f"the kind of an artifact is a plain folder name, not {kind!r}")
+        return self.folder / kind / key_digest(key)[:32]
+
+    def find(self, kind: str, key: Mapping[str, Any], check: bool = True) -> Path | None:
+        """The artifact's folder if it is there whole, else None; without `check`, only sizes are compared."""
+        place = self.place(kind, key)
+        return place if place.is_dir() and self._complaint(place, kind, key, check) is None else None
+
+    def get(
+        self, kind: str, key: Mapping[str, Any], build: Callable[[Path], None], check: bool = True
+    ) -> Path:
+        """The folder of the artifact; `build(folder)` fills it where it is missing or no longer whole."""
+        place = self.place(kind, key)
+        self._drop_if_broken(place, kind, key, check)
+        if not place.is_dir():
+            self._build(place, kind, key, build)
+        return place
+
+    def _build(self, place: Path, kind: str, key: Mapping[str, Any], build: Callable[[Path], None]) -> None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        name = f"{BUILDING}{place.name}-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        beside = place.parent / name
+        _under_way.add(name)
+        try:
+            beside.mkdir()
+            build(beside)
+            _write_manifest(beside, kind, key)
+            self._install(beside, place, kind, key)
+        except Exception as error:
+            if _disk_is_full(error):
+                raise _disk_full(beside, kind, place) from error
+            raise
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+            _under_way.discard(name)
+
+    def _install(self, beside: Path, place: Path, kind: str, key: Mapping[str, Any]) -> None:
+        while True:
+            try:
+                beside.rename(place)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.EACCES) or not place.is_dir():
+                    raise
+                # Another process was faster. Its work is as good as ours, if it is whole.
+                self._drop_if_broken(place, kind, key, check=True)
+                if place.is_dir():
+                    return
+            else:
+                _fsync(place.parent)
+                return
+
+    def _drop_if_broken(self, place: Path, kind: str, key: Mapping[str, Any], check: bool) -> None:
+        if not place.is_dir() or self._complaint(place, kind, key, check) is None:
+            return
+        with _locked(self.folder / ".lock"):
+            # Looked at again under the lock: another process may have put a whole one here meanwhile.
+            complaint = self._complaint(place, kind, key, check) if place.is_dir() else None
+            if complaint is None:
+                return
+            _log.warning("%s: %s. It is not used; it is built again.", place, complaint)
+            aside = place.parent / f"{BROKEN}{place.name}-{uuid.uuid4().hex[:8]}"
+            place.rename(aside)  # away in one step, so that nobody reads what is being deleted
+        shutil.rmtree(aside, ignore_errors=True)
+
+    def _complaint(self, place: Path, kind: str, key: Mapping[str, Any], check: bool) -> str | None:
+        """What is wrong with the artifact, in words; None where it is whole."""
+        try:
+            manifest = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
+            listed = {
+                str(name): (int(of["size"]), str(of["sha256"])) for name, of in manifest["files"].items()
+            }
+            made_by = (manifest["kind"], manifest["key"])
+        except FileNotFoundError:
+            return f"{MANIFEST} is missing"
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            return f"{MANIFEST} cannot be read ({error})"
+        if made_by != (kind, json.loads(_canonical(key))):
+            return f"{MANIFEST} names another key than the one asked for"
+        present = {name for name in _files(place) if not Path(name).name.startswith(".")}
+        for name in sorted(present - listed.keys()):
+            return f"the file {name} does not belong to it"
+        for name, (size, sha256) in sorted(listed.items()):
+            file = place / name
+            try:
+                about = file.stat()
+                if about.st_size != size:
+                    return f"the file {name} has {about.st_size:,} bytes instead of {size:,}"
+                stamp = (about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+                if check and self._checked.get(file) != stamp:
+                    if file_digest(file) != sha256:
+                        return f"the contents of the file {name} were altered"
+                    self._checked[file] = stamp
+            except FileNotFoundError:
+                return f"the file {name} is missing"
+            except OSError as error:
+                return f"the file {name} cannot be read ({error.strerror})"
+        return None
+
+    def _sweep(self) -> None:
+        """Delete what dead processes of this machine left half built, and what was moved aside."""
+        for folder in self.folder.glob("*/.b*-*"):
+            if folder.name.startswith(BROKEN) or (
+                folder.name.startswith(BUILDING) and _is_stale(folder.name)
+            ):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def key_digest(key: Mapping[str, Any]) -> str:
+    """sha256 of a key, written as JSON with sorted names; the same on every machine."""
+    return hashlib.sha256(_canonical(key).encode()).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """sha256 of a file's contents."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def save_array(path: Path, array: NDArray[Any]) -> None:
+    """Write one array as .npy, without pickle; an array of Python objects is refused."""
+    if array.dtype.hasobject:
+        raise ArtifactError(f"{path}: an array of Python objects is not stored. Convert it to numbers first.")
+    with path.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
+
+
+def load_array(path: Path, mmap: bool = False) -> NDArray[Any]:
+    """Read one .npy array; with `mmap`, read-only from disk as it is touched."""
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ArtifactError(
+            f"{path}: cannot be read as an array ({error}). Delete it; it is computed again."
+        ) from None
+    return array
+
+
+def _canonical(key: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(key, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"an artifact's key holds JSON values only: {error}") from None
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """Every file below `folder` but the manifest, as a relative path with forward slashes."""
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder).as_posix()
+        if name != MANIFEST and (path.is_symlink() or not path.is_dir()):
+            yield name
+
+
+def _write_manifest(folder: Path, kind: str, key: Mapping[str, Any]) -> None:
+    listed: dict[str, dict[str, Any]] = {}
+    for name in sorted(_files(folder)):
+        path = folder / name
+        if path.is_symlink():
+            raise ArtifactError(
+                f"{kind}: the build left a link, {name}; an artifact holds plain files only. "
+                "Write a copy of what it points to."
+            )
+        listed[name] = {"size": path.stat().st_size, "sha256": file_digest(path)}
+        _fsync(path)
+    words = json.dumps(
+        {"format": 1, "kind": kind, "key": dict(key), "files": listed}, indent=1, sort_keys=True
+    )
+    (folder / MANIFEST).write_text(words + "\n", encoding="utf-8")
+    _fsync(folder / MANIFEST)
+    for path in folder.rglob("*"):
+        if path.is_dir():
+            _fsync(path)
+    _fsync(folder)
+
+
+def _fsync(path: Path) -> None:
+    if path.is_dir() and os.name == "nt":
+        return  # Windows has no handle on a folder to force
+    handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _is_stale(name: str) -> bool:
+    """Whether the process that was building here, on this machine, is gone."""
+    rest = name.removeprefix(BUILDING).split("-", 1)[1]  # host-pid-random; a host's name may hold dashes
+    host, pid, _ = rest.rsplit("-", 2)
+    if host != socket.gethostname() or os.name == "nt":  # on Windows asking after a process would end it
+        return False
+    if int(pid) == os.getpid():
+        return name not in _under_way
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _disk_is_full(error: BaseException | None) -> bool:
+    """Whether a failed write says so, by number or, as numpy and safetensors do, only in words."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        words = str(error)
+        if "No space left on device" in words or ("requested and" in words and "written" in words):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _disk_full(beside: Path, kind: str, place: Path) -> ArtifactError:
+    written = sum((beside / name).stat().st_size for name in _files(beside) if (beside / name).is_file())
+    free = shutil.disk_usage(beside.parent).free
+    return ArtifactError(
+        f"{place}: the disk is full: {written / 2**20:,.1f} MiB of this artifact ({kind}) were written when "
+        f"space ran out, and it needs more; {free / 2**20:,.1f} MiB were free beside them. "
+        "Nothing half-written is kept. Free some space or move the folder to a larger disk, and run again."
+    )
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process at a time; released by the system if the process dies. Without locks on Windows."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,44 @@
+"""The command line: parse, call, print. stdout is data, stderr is progress and words; bad input exits 2."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import typer
+
+from pairsieve.errors import PairsieveError
+
+app = typer.Typer(
+    name="pairsieve",
+    help="Find the rare matching pairs among billions, with few labels.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def show(data: Any, as_json: bool, words: str) -> None:
+    """Print `data` as JSON, or `words` for a person."""
+    typer.echo(json.dumps(data, indent=2, allow_nan=False) if as_json else words)
+
+
+def say(words: str) -> None:
+    """A remark for the person at the terminal, never part of the data."""
+    typer.echo(words, err=True)
+
+
+def main() -> None:
+    """Run the command line; a failure the user can act on is printed in words, without a traceback."""
+    from pairsieve.cli import data, evaluate  # noqa: F401  (each adds its commands to `app`)
+
+    try:
+        app()
+    except PairsieveError as error:
+        say(f"pairsieve: {error}")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        say("pairsieve: stopped. What was finished is kept; run the same command again to go on.")
+        sys.exit(130)

@@ -1,0 +1,326 @@
+"""How does a text become a point? A transformer, its last layer averaged over the tokens, at length one.
+
+An encoder is named by the bundled default, a hub name or a folder (transformers or sentence-transformers
+layout). It reads safetensors only, works in float32 on every device, and always pools by the mean over
+tokens, as the paper does, whatever the folder's own pooling says. Nothing of torch or transformers is
+imported before a text is embedded, so naming and fingerprinting an encoder is quick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsieve.errors import InputError, nearest
+from pairsieve.models.folders import (
+    check_modules,
+    config_of,
+    file_sha256,
+    folder_named,
+    longest_input,
+    transformer_folder,
+    weight_files,
+)
+from pairsieve.progress import bar
+
+Embeddings = NDArray[np.float32]
+
+TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 65536}  # padding included; more gains nothing on either
+POOLING = "mean"
+
+TOKENISER_FILES = {
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+}
+
+
+def encoder_named(
+    name_or_folder: str | Path,
+    max_length: int = 128,
+    left_prefix: str = "",
+    right_prefix: str = "",
+    device: str | None = None,
+) -> Encoder:
+    """The encoder called so: the bundled one, a folder, or a name on the model hub.
+
+    Prefixes are put before every text of their side, as some encoders want ("query: ", "passage: ").
+    `device` is "cpu", "cuda" or None for CUDA where there is one.
+    """
+    name = str(name_or_folder)
+    folder = folder_named(name)
+    check_modules(folder)
+    longest = longest_input(config_of(folder))
+    if not 3 <= max_length <= longest:
+        raise InputError(
+            f"max length {max_length} tokens", where=name, why=f"this encoder takes 3 to {longest:,} tokens"
+        )
+    return Encoder(name, folder, max_length, left_prefix, right_prefix, device)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token ids of texts laid end to end: text i has `ids[starts[i]:starts[i + 1]]`."""
+
+    ids: NDArray[np.int32]
+    starts: NDArray[np.int64]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        lengths: NDArray[np.int64] = np.diff(self.starts)
+        return lengths
+
+    def padded(
+        self, rows: NDArray[np.int64], width: int, pad: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Token ids and attention mask of some texts, both (len(rows), width), filled up with `pad`."""
+        columns = np.arange(width)
+        mask = columns < self.lengths[rows][:, None]
+        at = np.where(mask, self.starts[rows][:, None] + columns, 0)
+        return np.where(mask, self.ids[at], pad).astype(np.int64), mask.astype(np.int64)
+
+
+@dataclass(eq=False)
+class Encoder:
+    """A named transformer. `trained` is the network of a fine-tuned copy; None means the folder's weights."""
+
+    name: str
+    folder: Path
+    max_length: int = 128
+    left_prefix: str = ""
+    right_prefix: str = ""
+    requested_device: str | None = None
+    trained: Any = field(default=None, repr=False)
+
+    @cached_property
+    def device(self) -> str:
+        return usable_device(self.requested_device)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        from transformers import AutoTokenizer
+
+        with _quiet(), _in_words(self.name, "tokeniser"):
+            return AutoTokenizer.from_pretrained(str(transformer_folder(self.folder)), use_fast=True)
+
+    @cached_property
+    def network(self) -> Any:
+        """The transformer, in float32, without dropout, on the device."""
+        if self.trained is not None:
+            return self.trained.to(self.device).eval()
+        import torch
+        from transformers import AutoModel
+
+        folder = transformer_folder(self.folder)
+        with _quiet(), _in_words(self.name, "weights"), torch.random.fork_rng(devices=[]):
+            # Some checkpoints lack the pooler, which we never use: seeded, so that an export has fixed bytes.
+            torch.manual_seed(0)
+            model = AutoModel.from_pretrained(str(folder), use_safetensors=True, **as_float32())
+        return model.float().to(self.device).eval()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return config_of(self.folder)
+
+    @property
+    def dimension(self) -> int:
+        """Length of an embedding."""
+        config = self.config
+        return int(config.get("hidden_size") or config.get("d_model") or config.get("dim"))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 of what an embedding depends on: weights, config, tokeniser, length, prefixes, pooling."""
+        digest = hashlib.sha256()
+        folder = transformer_folder(self.folder)
+        digest.update(json.dumps(config_of(self.folder), sort_keys=True).encode())
+        for path in sorted(folder.glob("*")):
+            if path.name in TOKENISER_FILES:
+                digest.update(f"{path.name} {file_sha256(path)}\n".encode())
+        if self.trained is None:
+            for path in weight_files(self.folder):
+                digest.update(f"{path.name} {file_sha256(path)}\n".encode())
+        else:
+            digest.update(state_sha256(self.trained).encode())
+        digest.update(
+            json.dumps(
+                [POOLING, self.max_length, self.left_prefix, self.right_prefix], ensure_ascii=True
+            ).encode()
+        )
+        return digest.hexdigest()
+
+    def prefix(self, side: str) -> str:
+        if side not in ("left", "right"):
+            raise ValueError(f"side {side!r}: a pair has a left and a right")
+        return self.left_prefix if side == "left" else self.right_prefix
+
+    def with_network(self, network: Any) -> Encoder:
+        """This encoder with other weights: what fine-tuning leaves behind."""
+        return Encoder(
+            self.name,
+            self.folder,
+            self.max_length,
+            self.left_prefix,
+            self.right_prefix,
+            self.requested_device,
+            network,
+        )
+
+    def fresh_network(self) -> Any:
+        """A copy of the network to train; the encoder itself stays as it is."""
+        return copy.deepcopy(self.network)
+
+    @property
+    def pad(self) -> int:
+        return int(self.tokenizer.pad_token_id or 0)
+
+    def tokens(self, texts: Sequence[str], side: str = "left") -> Tokens:
+        """The texts of one side, tokenised and cut to the maximum length."""
+        prefix = self.prefix(side)
+        rows: list[list[int]] = []
+        for first in range(0, len(texts), 20_000):
+            chunk = [prefix + text for text in texts[first : first + 20_000]]
+            rows += self.tokenizer(
+                chunk,
+                truncation=True,
+                max_length=self.max_length,
+                return_attention_mask=False,
+                return_token_type_ids=False,
+            )["input_ids"]
+        rows = [row or [self.pad] for row in rows]  # a tokeniser without special tokens, given an empty text
+        lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        flat = np.fromiter((token for row in rows for token in row), dtype=np.int32, count=int(starts[-1]))
+        return Tokens(flat, starts)
+
+    def embed(self, texts: Sequence[str], side: str = "left") -> Embeddings:
+        """Unit float32 rows (len(texts), dimension), in the order given; a repeated text is embedded once.
+
+        Texts are sorted by length and batched by tokens, so little is spent on padding. Float32 throughout,
+        on CUDA too: a row depends on its batch by rounding alone (below 1e-6).
+        """
+        places: dict[str, int] = {}
+        at = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64, count=len(texts))
+        if len(at) == 0:
+            return np.zeros((0, self.dimension), np.float32)
+        tokens = self.tokens(list(places), side)
+        return embed_tokens(self.network, tokens, self.pad, self.device)[at]
+
+
+def embed_tokens(network: Any, tokens: Tokens, pad: int, device: str) -> Embeddings:
+    """Mean-pooled unit rows of tokenised texts, longest first, so that too large a batch fails at once."""
+    import torch
+
+    order = np.argsort(-tokens.lengths, kind="stable")
+    lengths = tokens.lengths[order]
+    budget = TOKENS_PER_BATCH[device.split(":")[0]]
+    pieces: list[Any] = []
+    shown = bar(len(order), "embedding", "text")
+    with torch.no_grad():
+        first = 0
+        while first < len(order):
+            width = int(lengths[first])
+            rows = order[first : first + max(1, budget // width)]
+            ids, mask = tokens.padded(rows, width, pad)
+            pieces.append(
+                pooled(network, torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device))
+            )
+            first += len(rows)
+            shown.update(len(rows))
+        stacked = torch.cat(pieces)
+    shown.close()
+    embeddings = np.empty((len(order), stacked.shape[1]), dtype=np.float32)
+    embeddings[order] = stacked.cpu().numpy()
+    return embeddings
+
+
+def pooled(network: Any, ids: Any, mask: Any, attention: Any = None) -> Any:
+    """Unit mean of the last layer over the tokens: ids and mask (n, width) -> (n, dimension) float32.
+
+    `attention` replaces the mask inside the transformer where it was prepared beforehand (see training).
+    """
+    import torch
+
+    hidden = network(input_ids=ids, attention_mask=mask if attention is None else attention)[0].float()
+    weights = mask.to(hidden.dtype).unsqueeze(-1)
+    mean = (hidden * weights).sum(1) / weights.sum(1)
+    return torch.nn.functional.normalize(mean, dim=1)
+
+
+def usable_device(requested: str | None) -> str:
+    """`requested`, or CUDA where there is one, else the CPU."""
+    import torch
+
+    if requested is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if requested.split(":")[0] not in TOKENS_PER_BATCH:
+        raise InputError(f"unknown device {requested!r}", remedy=nearest(requested, TOKENS_PER_BATCH))
+    if requested.startswith("cuda") and not torch.cuda.is_available():
+        raise InputError("no CUDA device here", why="PyTorch sees none", remedy='Use device "cpu"')
+    return requested
+
+
+def state_sha256(network: Any) -> str:
+    """sha256 over a network's tensors: names, shapes and values."""
+    digest = hashlib.sha256()
+    for key, tensor in sorted(network.state_dict().items()):
+        values = np.ascontiguousarray(tensor.detach().cpu().numpy())
+        digest.update(f"{key} {values.dtype} {values.shape}".encode())
+        digest.update(values.tobytes())
+    return digest.hexdigest()
+
+
+def as_float32() -> dict[str, Any]:
+    """The argument of `from_pretrained` that loads half-precision weights as float32."""
+    import torch
+    import transformers
+
+    # Renamed in transformers 4.56; the old name warns there, the new one is unknown before.
+    version = tuple(int(part) for part in re.findall(r"\d+", transformers.__version__)[:2])
+    return {"dtype" if version >= (4, 56) else "torch_dtype": torch.float32}
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the progress bar and the remarks that transformers prints while loading."""
+    from transformers.utils import logging
+
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+        if bars:
+            logging.enable_progress_bar()
+
+
+@contextlib.contextmanager
+def _in_words(name: str, part: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # damaged files surface as errors of safetensors, tokenizers, json, torch
+        raise InputError(
+            f"the encoder's {part} cannot be read",
+            where=name,
+            why=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+            remedy="Copy or download the encoder again",
+        ) from error

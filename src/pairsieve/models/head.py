@@ -1,0 +1,98 @@
+"""Given labelled cosines, how likely is a match at each cosine?
+
+The head of a matcher is `p(match) = σ(w·cos + b)` with w > 0 (paper, section on the model). Once the
+embeddings are frozen it is a logistic regression with two parameters. The paper runs gradient descent on
+standardised cosines to convergence (rate 1, 10,000 steps); Newton's method reaches the same optimum in
+a handful of steps, and the result is folded back so that it applies to raw cosines.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Where the optimum has w <= 0 the head keeps this much, so that the ranking still follows the cosine and
+# the cosine at which p = 1/2, which is -b / w, exists.
+SMALLEST_WEIGHT = 1e-6
+
+# Labels that a threshold separates have no finite optimum. There, and only there, the standardised weight
+# gets a Gaussian prior with this variance: the loss grows by w² / (2 · variance · n).
+PRIOR_VARIANCE = 100.0
+
+
+def fit_head(cosines: NDArray[np.floating], labels: NDArray[np.bool_]) -> tuple[float, float]:
+    """The weight and bias that minimise the mean cross-entropy of `σ(w·cos + b)`.
+
+    cosines: (n,) floats; labels: (n,) bool. w is at least `SMALLEST_WEIGHT`. With labels of one class w is
+    not determined: it is set to 1 per standard deviation, and b so that the mean cosine is given the
+    smoothed rate (positives + 1/2) / (n + 1).
+    """
+    cosines = np.asarray(cosines, dtype=np.float64)
+    labels = np.asarray(labels, dtype=bool)
+    if len(cosines) == 0 or len(cosines) != len(labels):
+        raise ValueError(f"a head needs labelled cosines: {len(cosines)} cosines, {len(labels)} labels")
+    mean, spread = float(cosines.mean()), float(cosines.std())
+    if spread < 1e-9:  # every cosine the same: only the rate of positives can be learned
+        return SMALLEST_WEIGHT, _logit(_smoothed_rate(labels))
+    z = (cosines - mean) / spread
+    if labels.all() or not labels.any():
+        weight, bias = 1.0, _logit(_smoothed_rate(labels))
+    elif float(z[labels].mean()) <= 0.0:  # the slope of the loss at w = 0: a convex loss falls towards w < 0
+        weight, bias = 0.0, 0.0
+    else:
+        separable = cosines[~labels].max() <= cosines[labels].min()
+        ridge = 1.0 / (PRIOR_VARIANCE * len(z)) if separable else 0.0
+        weight, bias = _newton(z, labels.astype(np.float64), ridge)
+    if weight / spread < SMALLEST_WEIGHT:
+        weight, bias = SMALLEST_WEIGHT * spread, _logit(float(labels.mean()))
+    return weight / spread, bias - weight * mean / spread
+
+
+def _newton(z: NDArray[np.float64], labels: NDArray[np.float64], ridge: float) -> tuple[float, float]:
+    """Minimise mean(softplus(w z + b) - y (w z + b)) + ridge w² / 2; Newton steps, halved until they help."""
+    rate = float(labels.mean())
+    weight, bias = 0.0, _logit(rate)
+    value = _loss(z, labels, weight, bias, ridge)
+    for _ in range(200):
+        p = _sigmoid(weight * z + bias)
+        slack = p * (1.0 - p)
+        gradient = np.array([np.mean((p - labels) * z) + ridge * weight, np.mean(p - labels)])
+        curve_wz = float(np.mean(slack * z))
+        curvature = np.array(
+            [[float(np.mean(slack * z * z)) + ridge, curve_wz], [curve_wz, float(np.mean(slack))]]
+        )
+        curvature += 1e-12 * np.eye(2)  # keeps the system solvable where every p has saturated
+        step = np.linalg.solve(curvature, gradient)
+        size = 1.0
+        while size > 1e-8:
+            tried = _loss(z, labels, weight - size * step[0], bias - size * step[1], ridge)
+            if tried <= value:
+                break
+            size /= 2.0
+        else:
+            break
+        weight, bias = weight - size * float(step[0]), bias - size * float(step[1])
+        value = tried
+        if float(np.abs(gradient).max()) < 1e-12:
+            break
+    return weight, bias
+
+
+def _loss(
+    z: NDArray[np.float64], labels: NDArray[np.float64], weight: float, bias: float, ridge: float
+) -> float:
+    logits = weight * z + bias
+    return float(np.mean(np.logaddexp(0.0, logits) - labels * logits)) + ridge * weight * weight / 2.0
+
+
+def _sigmoid(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    result: NDArray[np.float64] = 0.5 * (1.0 + np.tanh(0.5 * logits))
+    return result
+
+
+def _smoothed_rate(labels: NDArray[np.bool_]) -> float:
+    return (float(labels.sum()) + 0.5) / (len(labels) + 1.0)
+
+
+def _logit(rate: float) -> float:
+    return float(np.log(rate) - np.log1p(-rate))

@@ -1,0 +1,88 @@
+"""How is every pair visited, exactly? One pass over tiles of a matrix product, on CPU or CUDA.
+
+Selection and measurement stand on three questions: how many pairs reach each threshold, which pairs lie
+in a range of scores, and who are a row's nearest. The score is the cosine, as float32. Spaces that cost
+little are multiplied in float64 and rounded, so that cosines that are equal on paper are equal here;
+larger ones in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsieve.errors import InputError
+from pairsieve.pairs import Ids, PairSpace, Scores
+
+DOUBLE_BELOW = 5e10  # multiply-adds of a pass; float64 costs twice the time, below this under a second
+
+
+class Scan(Protocol):
+    """What any device offers over one pair space and its embeddings."""
+
+    space: PairSpace
+    device: str
+
+    def scores(self, ids: Ids) -> Scores: ...
+
+    def count_reaching(self, thresholds: NDArray[np.float32], words: str = ...) -> NDArray[np.int64]: ...
+
+    def collect(
+        self, low: float, high: float, take: Callable[[Ids, Scores], None], words: str = ...
+    ) -> None: ...
+
+    def neighbours(
+        self, count: int, rows: NDArray[np.int64] | None = None, words: str = ...
+    ) -> tuple[NDArray[np.int64], Scores]: ...
+
+
+def open_scan(
+    space: PairSpace,
+    left: NDArray[Any],
+    right: NDArray[Any] | None = None,
+    *,
+    device: str = "auto",
+    threads: int = 0,
+) -> Scan:
+    """A scan of `space` by the cosine of its embeddings: `left` (n, d), and `right` (m, d) for two sides."""
+    rows, columns = space.shape
+    other = left if right is None or space.symmetric else right
+    for name, matrix, count in (("left", left, rows), ("right", other, columns)):
+        if matrix.ndim != 2 or len(matrix) != count or matrix.shape[1] != left.shape[1]:
+            raise InputError(
+                f"{name} embeddings have shape {matrix.shape}",
+                why=f"the pair space has {count:,} {name} texts and the left side {left.shape[1]} dimensions",
+                remedy="Give one row per text, in the order of the task folder",
+            )
+    if device == "auto":
+        device = "cuda" if _has_cuda() else "cpu"
+    double = float(space.size) * left.shape[1] <= DOUBLE_BELOW
+    kind = np.float64 if double else np.float32
+    mine = unit_rows(left, kind)
+    yours = mine if other is left else unit_rows(other, kind)
+    if device.startswith("cuda"):
+        from pairsieve.scan.cuda import CudaScan
+
+        return CudaScan(space, mine, yours, double=double, device=device)
+    from pairsieve.scan.cpu import CpuScan
+
+    return CpuScan(space, mine, yours, double=double, threads=threads)
+
+
+def unit_rows(matrix: NDArray[Any], kind: Any = np.float32) -> NDArray[Any]:
+    """Rows scaled to length one, in pieces, computed in float64; a row of zeros stays zero."""
+    out = np.empty(matrix.shape, kind)
+    for first in range(0, len(matrix), 65536):
+        part = matrix[first : first + 65536].astype(np.float64)
+        length = np.sqrt(np.einsum("ij,ij->i", part, part))[:, None]
+        out[first : first + 65536] = part / np.where(length == 0, 1.0, length)
+    return out
+
+
+def _has_cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()

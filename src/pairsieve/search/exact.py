@@ -1,0 +1,75 @@
+"""Which unasked pairs, of all pairs, are the best or the most uncertain? Two passes, nothing approximate.
+
+Pass one counts all pairs by score in fine bins, less those asked, which gives a range sure to hold the
+wanted pairs and little more. Pass two collects that range; the rest is a sort of a few pairs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsieve.contracts import Estimate
+from pairsieve.pairs import Ids
+from pairsieve.scan import Scan
+from pairsieve.search.candidates import Found, Keeper, check_pool
+
+BINS = 1 << 14
+REMEDY = "Lower the batch, or stop: nearly every pair of the space has been asked."
+
+
+class ExactSearch:
+    """Search over every pair of a scan's space. The count of pass one is made once and kept."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+        self._edges = np.linspace(-1.001, 1.001, BINS + 1, dtype=np.float32)
+        self._reaching: NDArray[np.int64] | None = None
+
+    def best(self, count: int, asked: Ids) -> Found:
+        free = self._free(count, asked)
+        enough = np.flatnonzero(free >= count)
+        low = float(self._edges[enough[-1]]) if len(enough) else -2.0
+        return self._collect(low, 2.0, Keeper(count, asked, None))
+
+    def closest(self, score: float, count: int, asked: Ids) -> Found:
+        free = self._free(count, asked)
+        reach = _radius(self._edges.astype(np.float64), free, score, count)
+        # One float32 step wider: the kernel compares in float32, the radius is float64.
+        low = np.nextafter(np.float32(max(score - reach, -2.0)), np.float32(-4))
+        high = np.nextafter(np.float32(min(score + reach, 2.0)), np.float32(4))
+        return self._collect(float(low), float(high), Keeper(count, asked, score))
+
+    def _free(self, count: int, asked: Ids) -> NDArray[np.int64]:
+        """Unasked pairs at or above each edge."""
+        check_pool(count, self._scan.space.size - len(asked), "the space", REMEDY)
+        if self._reaching is None:
+            self._reaching = self._scan.count_reaching(self._edges, words="counting all pairs")
+        taken = np.sort(self._scan.scores(asked))
+        free: NDArray[np.int64] = self._reaching - (len(taken) - np.searchsorted(taken, self._edges, "left"))
+        return free
+
+    def _collect(self, low: float, high: float, keeper: Keeper) -> Found:
+        self._scan.collect(low, high, keeper.take, words="collecting pairs")
+        return Found(keeper.kept(), "exact over all pairs", Estimate.exact(1.0, self._scan.space.size))
+
+
+def _radius(edges: NDArray[np.float64], reaching: NDArray[np.int64], score: float, count: int) -> float:
+    """The smallest distance to an edge within which at least `count` counted pairs surely lie."""
+    radii = np.sort(np.abs(edges - score))
+
+    def inside(radius: float) -> int:
+        first = int(np.searchsorted(edges, score - radius, "left"))
+        last = int(np.searchsorted(edges, score + radius, "right")) - 1
+        return int(reaching[first] - reaching[last]) if last > first else 0
+
+    low, high = 0, len(radii) - 1
+    if inside(float(radii[high])) < count:
+        return 4.0
+    while low < high:
+        middle = (low + high) // 2
+        if inside(float(radii[middle])) >= count:
+            high = middle
+        else:
+            low = middle + 1
+    return float(radii[low])

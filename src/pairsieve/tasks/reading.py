@@ -1,0 +1,407 @@
+"""What does a table say, row by row? CSV, TSV, JSON Lines and Parquet, with errors that name the row.
+
+Rows are numbered as a spreadsheet shows them: the header of a delimited file is row 1, its first record
+row 2. In JSON Lines the row is the line; in Parquet the first record is row 1.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pairsieve.errors import InputError, nearest
+from pairsieve.tasks.archives import TABLE_SUFFIXES, Unpacked, unpack
+
+DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "pipe"}
+_BY_SUFFIX = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table read whole: `values(column)` are its cells, `numbers[i]` the number of row i for a person."""
+
+    path: Path
+    names: tuple[str, ...]
+    numbers: Sequence[int]
+    encoding: str  # "" where the format has its own
+    delimiter: str  # "" where the format has none
+    sha256: str
+    cells: Callable[[int], Sequence[Any]]  # by position of the column
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def where(self, row: int | None = None, column: str = "") -> str:
+        """The place of a cell in words: file, row, column."""
+        place = str(self.path)
+        if row is not None:
+            place += f", row {self.numbers[row]}"
+        return place + (f", column {column!r}" if column else "")
+
+    def values(self, column: str, option: str = "") -> Sequence[Any]:
+        """The cells of a column: strings in delimited files, typed values in JSON Lines and Parquet."""
+        found = [position for position, name in enumerate(self.names) if name == column]
+        if len(found) == 1:
+            return self.cells(found[0])
+        if found:
+            raise InputError(
+                f"{len(found)} columns are called {column!r}",
+                where=str(self.path),
+                remedy="Rename them in the header",
+            )
+        other = _delimiter_that_shows(column, self)
+        raise InputError(
+            f"there is no column {column!r}" + (f" ({option})" if option else ""),
+            where=str(self.path),
+            why=f"the header looks {DELIMITERS[other]}-separated" if other else "",
+            remedy=f"Pass --delimiter {DELIMITERS[other]}" if other else nearest(column, self.names),
+        )
+
+    def strings(self, column: str, option: str = "") -> list[str]:
+        """The cells of a column as text; empty cells and nulls become ""."""
+        cells = self.values(column, option)
+        if self.delimiter:
+            return list(cells)
+        texts = [_as_text(cell, self, row, column) for row, cell in enumerate(cells)]
+        try:
+            "".join(texts).encode()
+        except UnicodeEncodeError:
+            row = next(i for i, text in enumerate(texts) if not _is_unicode(text))
+            raise InputError(
+                "the text holds half a surrogate pair, which is no character",
+                where=self.where(row, column),
+                remedy="Write the text as UTF-8 without \\ud800–\\udfff escapes on their own",
+            ) from None
+        return texts
+
+    def provenance(self) -> dict[str, Any]:
+        """What a task notes of this file: name, sha256, rows, and how it was decoded."""
+        noted: dict[str, Any] = {"name": self.path.name, "sha256": self.sha256, "rows": len(self)}
+        return noted | ({"encoding": self.encoding} if self.encoding else {})
+
+
+def read_table(
+    path: Path,
+    *,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    quotes: bool = True,
+    lenient: bool = False,
+) -> Table:
+    """Read a table. `lenient` is for files whose column names are known beforehand: the delimiter is told
+    from the header and the encoding from the bytes; otherwise suffix and UTF-8 decide and doubt is an error.
+    """
+    file = unpack(Path(path))
+    if file.suffix in (".parquet", ".pq") or file.contents.startswith(b"PAR1"):
+        table = _read_parquet(file)
+    elif file.suffix in TABLE_SUFFIXES or delimiter is not None:
+        text, used = _decode(file, encoding, guess=lenient)
+        if file.suffix in (".jsonl", ".ndjson"):
+            table = _read_json_lines(file, text, used)
+        else:
+            mark = read_delimiter(delimiter) if delimiter is not None else None
+            table = _read_delimited(file, text, used, mark, quotes, lenient)
+    else:
+        raise InputError(
+            f"cannot tell what kind of table a {file.suffix or 'suffix-less'} file is",
+            where=str(path),
+            why=f"known suffixes: {', '.join(TABLE_SUFFIXES)}, each also packed as .gz, .bz2, .xz or .zip",
+            remedy="Save it as one of these (from a spreadsheet: CSV UTF-8), or pass --delimiter",
+        )
+    if len(table) == 0:
+        raise InputError(
+            "the table has columns but no rows", where=str(path), remedy="Give a table with at least one row"
+        )
+    return table
+
+
+def read_labels(table: Table, column: str) -> list[bool]:
+    """A column of labels, each 0 or 1 (typed tables may also hold false and true)."""
+    meaning = {"0": False, "1": True, "0.0": False, "1.0": True, 0: False, 1: True}
+    labels = []
+    for row, cell in enumerate(table.values(column)):
+        value = cell.strip() if isinstance(cell, str) else cell
+        label = meaning.get(value) if isinstance(value, (str, int, float)) else None
+        if label is None:
+            raise InputError(
+                f"the label is {cell!r}",
+                where=table.where(row, column),
+                why="a label is 1 (match) or 0 (no match)",
+                remedy="Correct the label, or remove the row if nobody knows",
+            )
+        labels.append(label)
+    return labels
+
+
+def read_delimiter(words: str) -> str:
+    """A delimiter as a person writes it: one character, or comma, tab, semicolon, pipe."""
+    named = {name: mark for mark, name in DELIMITERS.items()} | {"\\t": "\t"}
+    mark = named.get(words.lower(), words)
+    if len(mark) != 1 or mark in '"\r\n':
+        raise InputError(
+            f"{words!r} is not a delimiter",
+            where="--delimiter",
+            remedy=f"Give one character, or one of {', '.join(DELIMITERS.values())}",
+        )
+    return mark
+
+
+def _decode(file: Unpacked, encoding: str | None, guess: bool) -> tuple[str, str]:
+    """The text without a byte-order mark, and the encoding used."""
+    contents = file.contents
+    if not (encoding or "").lower().startswith(("utf-16", "utf_16", "utf-32", "utf_32")):
+        contents = contents.removeprefix(codecs.BOM_UTF8)
+    tried = encoding or "utf-8"
+    try:
+        codecs.lookup(tried)
+        text = contents.decode(tried)
+    except LookupError as error:
+        raise InputError(
+            f"there is no encoding called {tried!r}",
+            where="--encoding",
+            remedy="Common ones are utf-8, cp1252, latin-1, utf-16, gb18030, shift_jis",
+        ) from error
+    except UnicodeDecodeError as error:
+        likely = _likely_encoding(contents)
+        if guess and encoding is None and likely in ("cp1252", "latin-1"):
+            return contents.decode(likely), likely
+        offset = error.start
+        row = _row_at(contents[:offset].decode(tried, errors="replace"), file.suffix)
+        raise InputError(
+            f"the text is not {tried}",
+            where=f"{file.path}, row {row}",
+            why=f"byte 0x{contents[offset]:02x} at offset {offset:,} does not fit; it looks like {likely}",
+            remedy=f"Pass --encoding {likely}, or save the file as UTF-8",
+        ) from error
+    if "\x00" in text[:1000]:
+        raise InputError(
+            f"the text holds zero bytes when read as {tried}",
+            where=str(file.path),
+            why="that is how UTF-16 looks",
+            remedy="Pass --encoding utf-16-le (or utf-16-be), or save the file as UTF-8",
+        )
+    return text, tried
+
+
+def _likely_encoding(contents: bytes) -> str:
+    """A guess for bytes that are not UTF-8: marks first, then how much of it lies outside ASCII."""
+    if contents.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    sample = contents[: 1 << 20]
+    high = sum(1 for byte in sample if byte >= 0x80)
+    if high > len(sample) / 4:  # not a Latin script: about half of its bytes lie above ASCII
+        for candidate in ("shift_jis", "gb18030", "cp1251"):
+            try:
+                contents.decode(candidate)
+            except UnicodeDecodeError:
+                continue
+            return candidate
+    if not any(0x80 <= byte < 0xA0 for byte in sample):
+        return "latin-1"  # both read such bytes alike
+    try:
+        contents.decode("cp1252")
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "cp1252"
+
+
+def _row_at(before: str, suffix: str) -> int:
+    """Number of the row in which a text of this length ends."""
+    if suffix in (".jsonl", ".ndjson"):
+        return before.count("\n") + 1
+    with _any_field_size():
+        rows = sum(1 for _ in csv.reader(io.StringIO(before, newline="")))
+    return max(rows, 1) if not before.endswith(("\n", "\r")) else rows + 1
+
+
+def _read_delimited(
+    file: Unpacked, text: str, encoding: str, delimiter: str | None, quotes: bool, lenient: bool
+) -> Table:
+    first_line = text.lstrip("\r\n").split("\n", 1)[0]
+    mark = delimiter or _BY_SUFFIX.get(file.suffix)
+    if delimiter is None and (lenient or mark is None):
+        counts = {candidate: first_line.count(candidate) for candidate in DELIMITERS}
+        best = max(counts, key=lambda candidate: counts[candidate])
+        mark = best if counts[best] else mark
+    mark = mark or ","
+    rows = _parse(file, text, mark, quotes, strict=not lenient)
+    while rows and not rows[-1]:
+        rows.pop()
+    if not rows or not any(name.strip() for name in rows[0]):
+        raise InputError(
+            "the first row is empty, so there is no header",
+            where=f"{file.path}, row 1",
+            remedy="Put the column names in the first row",
+        )
+    header = [name.strip() for name in rows[0]]
+    if len(header) == 1 and delimiter is None:
+        for other, name in DELIMITERS.items():
+            if other != mark and other in header[0]:
+                raise InputError(
+                    f"the header is a single column, {header[0]!r}",
+                    where=f"{file.path}, row 1",
+                    why=f"the file is read as {DELIMITERS[mark]}-separated and looks {name}-separated",
+                    remedy=f"Pass --delimiter {name}",
+                )
+    numbers: Sequence[int] = range(2, len(rows) + 1)
+    body = rows[1:]
+    if not all(body):
+        if len(header) == 1:
+            body = [row or [""] for row in body]  # in a single column a blank line is an empty cell
+        else:
+            numbers = [number for number, row in zip(numbers, body) if row]
+            body = [row for row in body if row]
+    for number, row in zip(numbers, body):
+        if len(row) != len(header):
+            raise InputError(
+                f"the row has {len(row)} fields, the header has {len(header)}",
+                where=f"{file.path}, row {number}",
+                why=f"a {DELIMITERS.get(mark, repr(mark))} or line break inside a text must be quoted",
+                remedy='Quote the text with "…", or pass --delimiter if the file uses another one',
+            )
+    columns = list(zip(*body)) or [() for _ in header]
+    return Table(file.path, tuple(header), numbers, encoding, mark, file.sha256, columns.__getitem__)
+
+
+def _parse(file: Unpacked, text: str, mark: str, quotes: bool, strict: bool) -> list[list[str]]:
+    source = io.StringIO(text, newline="")
+    rows: list[list[str]] = []
+    with _any_field_size():
+        if quotes:
+            reader = csv.reader(source, delimiter=mark, strict=strict)
+        else:
+            reader = csv.reader(source, delimiter=mark, quoting=csv.QUOTE_NONE)
+        try:
+            for row in reader:
+                rows.append(row)
+        except csv.Error as error:
+            unclosed = "unexpected end" in str(error)
+            raise InputError(
+                "a quoted text is never closed" if unclosed else "the quotes do not add up",
+                where=f"{file.path}, row {len(rows) + 1}",
+                why="" if unclosed else str(error),
+                remedy='Write a quote inside a quoted text twice (""), or pass --no-quotes if quotes '
+                "mean nothing in this file",
+            ) from error
+    return rows
+
+
+@contextmanager
+def _any_field_size() -> Iterator[None]:
+    """Let csv read fields of any length; its limit is global, so it is put back."""
+    before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _read_json_lines(file: Unpacked, text: str, encoding: str) -> Table:
+    records: list[dict[str, Any]] = []
+    numbers: list[int] = []
+    names: dict[str, None] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{file.path}, row {number}"
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise InputError(
+                "the line is not JSON",
+                where=where,
+                why=str(error),
+                remedy='Write one object per line, as {"id": 1, "text": "…"}',
+            ) from error
+        if not isinstance(record, dict):
+            raise InputError(
+                f"the line is a JSON {type(record).__name__}, not an object",
+                where=where,
+                remedy='Write one object per line, as {"id": 1, "text": "…"}',
+            )
+        records.append(record)
+        numbers.append(number)
+        names.update(dict.fromkeys(record))
+    columns = tuple(names)
+    return Table(
+        file.path,
+        columns,
+        numbers,
+        encoding,
+        "",
+        file.sha256,
+        lambda position: [record.get(columns[position]) for record in records],
+    )
+
+
+def _read_parquet(file: Unpacked) -> Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        opened = pq.ParquetFile(pa.BufferReader(file.contents))
+        names = tuple(opened.schema_arrow.names)
+        rows = opened.metadata.num_rows
+    except pa.ArrowException as error:
+        raise _torn_parquet(file, error) from error
+
+    def cells(position: int) -> Sequence[Any]:
+        try:
+            values: Sequence[Any] = opened.read(columns=[names[position]]).column(0).to_pylist()
+        except (pa.ArrowException, OSError) as error:
+            raise _torn_parquet(file, error) from error
+        return values
+
+    return Table(file.path, names, range(1, rows + 1), "", "", file.sha256, cells)
+
+
+def _torn_parquet(file: Unpacked, error: Exception) -> InputError:
+    return InputError(
+        "the file is not whole Parquet",
+        where=str(file.path),
+        why=str(error).splitlines()[0],
+        remedy="Write or copy it again",
+    )
+
+
+def _as_text(cell: Any, table: Table, row: int, column: str) -> str:
+    """A typed cell as text: whole numbers without ".0", null and NaN as ""."""
+    if isinstance(cell, str):
+        return cell
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return ""
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    if isinstance(cell, (list, dict, bytes)):
+        raise InputError(
+            f"the cell holds a {type(cell).__name__}, not a text",
+            where=table.where(row, column),
+            remedy="Give a column of texts or numbers",
+        )
+    return str(cell)
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _delimiter_that_shows(column: str, table: Table) -> str:
+    """Another delimiter under which the header would have that column, or ""."""
+    if not table.delimiter:
+        return ""
+    header = table.delimiter.join(table.names)
+    for other in DELIMITERS:
+        if other != table.delimiter and column in [name.strip(' "') for name in header.split(other)]:
+            return other
+    return ""

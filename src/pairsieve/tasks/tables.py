@@ -1,0 +1,229 @@
+"""What may a user bring? One table (find its duplicates) or two (match them), and what they know of them.
+
+Unlike the benchmarks, a user's own table is read strictly: whatever is in doubt is an error that names the
+file, the row, the column or key, and the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pairsieve.contracts import generator_for
+from pairsieve.errors import InputError
+from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace
+from pairsieve.tasks.reading import Table, read_table
+from pairsieve.tasks.records import from_template, joined_columns, keys_of, parse_template
+from pairsieve.tasks.stated import Stated, read_stated
+from pairsieve.tasks.task import RELATIONS, Collection, Split, Task, one_collection, two_collections
+from pairsieve.tasks.truth import (
+    closure,
+    components,
+    need_positives,
+    read_shares,
+    resolve,
+    split_one,
+    split_two,
+)
+
+
+@dataclass(frozen=True)
+class Side:
+    """How to read one table: `text` columns or a `template`, a `key` column, and the file's own ways."""
+
+    path: Path
+    text: Sequence[str] = ()
+    template: str | None = None
+    key: str | None = None
+    encoding: str | None = None
+    delimiter: str | None = None
+    quotes: bool = True
+
+
+def tables_task(
+    left: Path | Side,
+    right: Path | Side | None = None,
+    *,
+    text: Sequence[str] = (),
+    template: str | None = None,
+    key: str | None = None,
+    matches: Path | None = None,
+    labels: Path | None = None,
+    relation: str | None = None,
+    split: str | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    quotes: bool = True,
+    seed: int = 0,
+    name: str | None = None,
+) -> Task:
+    """A task from a user's own table or two; a `Side` in place of a path has its own columns and ways.
+
+    matches: every matching pair (the truth; closed transitively within one table). labels: some pairs with
+    labels. split: shares such as "50/25/25", or "none" for one split `all`; the default is 50/25/25 with
+    matches and none without. Splits never part a stated pair.
+    """
+    shared = Side(Path(), tuple(text), template, key, encoding, delimiter, quotes)
+    sides = [_side(side, shared) for side in (left, right) if side is not None]
+    kind = _relation(relation, len(sides))
+    _check_different(sides)
+    tables = [
+        read_table(side.path, encoding=side.encoding, delimiter=side.delimiter, quotes=side.quotes)
+        for side in sides
+    ]
+    collections = [_collection(table, side) for table, side in zip(tables, sides)]
+    one, other = collections[0], collections[-1]
+    space: PairSpace = CrossPairs(len(one), len(other)) if len(sides) == 2 else AllPairs(len(one))
+    owners = (tables[0].path.name, tables[-1].path.name)
+    files = list(tables)
+    stated = []
+    for path, only_matches in ((matches, True), (labels, False)):
+        if path is None:
+            stated.append(Stated(np.empty(0, np.int64), np.empty(0, bool)))
+        else:
+            table = read_table(Path(path), lenient=True)
+            files.append(table)
+            stated.append(read_stated(table, space, one.keys, other.keys, owners, only_matches))
+    has_truth = matches is not None
+    where = str(matches or labels or sides[0].path)
+    positives = np.union1d(stated[0].positives, stated[1].positives)
+    negatives = stated[1].negatives
+    closed = closure(len(one), positives, where) if has_truth and space.symmetric else positives
+    stated_negatives, contradictions = resolve(positives, negatives, closed)
+    shares = split or ("50/25/25" if has_truth else "none")
+    splits, found = _splits(
+        collections, closed, stated_negatives, np.union1d(positives, negatives), shares, seed, has_truth
+    )
+    if has_truth or (labels is not None and shares != "none"):
+        need_positives(splits, where, _remedy(space, np.union1d(positives, negatives)))
+    report: dict[str, Any] = {"texts": [len(collection) for collection in collections]}
+    if has_truth:
+        report["known_matches"] = len(stated[0].positives)
+        report["matches_added_by_closure"] = len(closed) - len(positives)
+    if labels is not None:
+        report["labelled_pairs"] = len(np.unique(stated[1].ids))
+        report |= contradictions
+    if has_truth and labels is not None:
+        report["labelled_matches_not_among_known"] = len(positives) - len(stated[0].positives)
+    rows = sum(len(pairs.ids) for pairs in stated)
+    report["repeated_rows"] = (
+        rows - len(stated[0].positives) - len(stated[1].positives) - len(stated[1].negatives)
+    )
+    provenance = {
+        "loader": "tables",
+        "seed": seed,
+        "split": shares,
+        "text": [_recipe(side) for side in sides],
+        "keys": [side.key or "row number from 0" for side in sides],
+        "files": [table.provenance() for table in files],
+    }
+    default_name = sides[0].path.name.split(".", 1)[0] or "tables"
+    return Task(name or default_name, kind, splits, provenance, report | found)
+
+
+def _side(side: Path | Side, shared: Side) -> Side:
+    """A side with what it leaves open filled in from the options that hold for both."""
+    if not isinstance(side, Side):
+        side = Side(Path(side), quotes=shared.quotes)
+    own = bool(side.text) or side.template is not None
+    text = side.text if own else shared.text
+    template = side.template if own else shared.template
+    if text and template:
+        raise InputError(
+            "a text is made of columns or of a template, not of both",
+            where="--text, --template",
+            remedy='Name the columns in the template, as "{title} by {author}"',
+        )
+    return Side(
+        side.path,
+        text or (() if template else ("text",)),
+        template,
+        side.key if side.key is not None else shared.key,
+        side.encoding or shared.encoding,
+        side.delimiter or shared.delimiter,
+        side.quotes and shared.quotes,
+    )
+
+
+def _recipe(side: Side) -> str:
+    return side.template or " | ".join(f"{{{column}}}" for column in side.text)
+
+
+def _relation(relation: str | None, tables: int) -> str:
+    fitting = ("equivalence",) if tables == 1 else ("match", "directed")
+    chosen = relation or fitting[0]
+    if chosen not in fitting:
+        known = chosen in RELATIONS
+        raise InputError(
+            f"the relation {chosen!r} needs {'two tables' if tables == 1 else 'one table'}"
+            if known
+            else f"there is no relation {chosen!r}",
+            where="--relation",
+            why="; ".join(f"{name}: {meaning}" for name, meaning in RELATIONS.items()),
+            remedy=f"With {'one table' if tables == 1 else 'two tables'} use {' or '.join(fitting)}",
+        )
+    return chosen
+
+
+def _check_different(sides: Sequence[Side]) -> None:
+    if len(sides) == 2 and sides[0].path.resolve() == sides[1].path.resolve():
+        raise InputError(
+            "both tables are the same file",
+            where=str(sides[0].path),
+            why="the pairs within one table are unordered, and a row is no pair with itself",
+            remedy="Leave --right out to find the duplicates of one table",
+        )
+
+
+def _collection(table: Table, side: Side) -> Collection:
+    keys = keys_of(table, side.key)
+    if side.template:
+        columns, option = parse_template(side.template)[1], "--template"
+        texts = from_template(table, side.template)
+    else:
+        columns, option = list(side.text), "--text"
+        texts = joined_columns(table, columns, option)
+    for row, words in enumerate(texts):
+        if not words.strip():
+            raise InputError(
+                "the text is empty" + (f" (key {keys[row]!r})" if side.key else ""),
+                where=table.where(row, columns[0] if len(columns) == 1 else ""),
+                why="" if len(columns) == 1 else f"the columns {', '.join(columns)} are all empty",
+                remedy=f"Fill the text in, remove the row, or name further columns with {option}",
+            )
+    return Collection(keys, texts)
+
+
+def _splits(
+    collections: Sequence[Collection],
+    positives: Ids,
+    negatives: Ids,
+    joined: Ids,
+    shares: str,
+    seed: int,
+    has_truth: bool,
+) -> tuple[dict[str, Split], dict[str, Any]]:
+    one, other = collections[0], collections[-1]
+    if shares == "none":
+        if len(collections) == 1:
+            return {"all": one_collection("all", one, positives, negatives, has_truth)}, {}
+        return {"all": two_collections("all", one, other, positives, negatives, has_truth)}, {}
+    parts, rng = read_shares(shares), generator_for(seed, 0, "split")
+    if len(collections) == 1:
+        return split_one(one, positives, negatives, joined, parts, rng, has_truth)
+    return split_two(one, other, positives, negatives, joined, parts, rng, has_truth)
+
+
+def _remedy(space: PairSpace, joined: Ids) -> str:
+    """What to do about a split without positives: it depends on whether one group holds them all."""
+    count = sum(space.shape) if not space.symmetric else space.shape[0]
+    offset = 0 if space.symmetric else space.shape[0]
+    sizes = np.bincount(components(count, joined >> 32, (joined & (2**32 - 1)) + offset), minlength=1)
+    return (
+        f"The stated pairs join up to {int(sizes.max()):,} of {count:,} texts into one group, and a group is "
+        "never parted. State more pairs, or pass --split none"
+    )

@@ -1,0 +1,147 @@
+"""What is a task? One pair space per split, its texts, and what is known about its pairs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, is_member
+
+RELATIONS = {
+    "equivalence": "one collection; matching is symmetric and transitive (duplicates)",
+    "match": "two collections of records; a pair matches when both describe the same thing",
+    "directed": "two collections; the left asks, the right answers",
+}
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Texts with keys, in order: row number r has key `keys[r]` and text `texts[r]`."""
+
+    keys: Sequence[str]
+    texts: Sequence[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keys", tuple(self.keys))
+        object.__setattr__(self, "texts", tuple(self.texts))
+        if len(self.keys) != len(self.texts):
+            raise ValueError(f"{len(self.keys):,} keys but {len(self.texts):,} texts")
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, rows: Ids) -> Collection:
+        """The rows given, in that order."""
+        numbers = rows.tolist()
+        return Collection([self.keys[r] for r in numbers], [self.texts[r] for r in numbers])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 over keys and texts, each preceded by its length in bytes."""
+        digest = hashlib.sha256()
+        for strings in (self.keys, self.texts):
+            encoded = [string.encode() for string in strings]
+            digest.update(np.array([len(encoded), *map(len, encoded)], dtype="<i8").tobytes())
+            digest.update(b"".join(encoded))
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """One pair space and what is known of it. `left` and `right` are one object in `AllPairs`.
+
+    `positives` and `stated_negatives`: sorted, distinct ids without a common pair. With `has_truth` every
+    pair outside `positives` is a negative; without it, it is unknown.
+    """
+
+    name: str
+    space: PairSpace
+    left: Collection
+    right: Collection
+    positives: Ids
+    stated_negatives: Ids
+    has_truth: bool
+
+    def __post_init__(self) -> None:
+        if not _PLAIN_NAME.fullmatch(self.name):
+            raise ValueError(f"the split name {self.name!r} cannot name a folder: use letters and digits")
+        if self.space.shape != (len(self.left), len(self.right)):
+            raise ValueError(
+                f"split {self.name}: a space of {self.space.shape[0]:,} × {self.space.shape[1]:,} "
+                f"over {len(self.left):,} × {len(self.right):,} texts"
+            )
+        if self.space.symmetric and self.left is not self.right:
+            raise ValueError(f"split {self.name}: all pairs of one collection need one collection, not two")
+        for field in ("positives", "stated_negatives"):
+            ids = getattr(self, field)
+            if len(ids) and not (self.space.contains(ids).all() and (np.diff(ids) > 0).all()):
+                raise ValueError(f"split {self.name}: {field} must be sorted, distinct pairs of its space")
+        if is_member(self.stated_negatives, self.positives).any():
+            raise ValueError(f"split {self.name}: a pair stands in positives and in stated_negatives")
+
+    @property
+    def ratio(self) -> float | None:
+        """All pairs per positive pair: the N of "1:N"; None without positives."""
+        return self.space.size / len(self.positives) if len(self.positives) else None
+
+    def counts(self) -> dict[str, Any]:
+        """The row of the data table: texts, pairs, positives, ratio, stated negatives."""
+        return {
+            "left": len(self.left),
+            "right": len(self.right),
+            "pairs": self.space.size,
+            "positives": len(self.positives),
+            "ratio": self.ratio,
+            "stated_negatives": len(self.stated_negatives),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Splits under one relation, where they came from (`provenance`), and what was found (`report`)."""
+
+    name: str
+    relation: str
+    splits: dict[str, Split]
+    provenance: dict[str, Any]
+    report: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        if self.relation not in RELATIONS:
+            raise ValueError(f"unknown relation {self.relation!r}; known: {', '.join(RELATIONS)}")
+        for name, split in self.splits.items():
+            if name != split.name:
+                raise ValueError(f"the split called {name!r} calls itself {split.name!r}")
+            if split.space.symmetric != (self.relation == "equivalence"):
+                raise ValueError(f"split {name}: the relation {self.relation} does not fit its pair space")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 over the relation and the contents of the splits; the task's name is not part of it."""
+        digest = hashlib.sha256(f"{self.relation}\n".encode())
+        for name in sorted(self.splits):
+            split = self.splits[name]
+            head = [name, split.space, split.has_truth, split.left.fingerprint, split.right.fingerprint]
+            digest.update(f"{head}\n".encode())
+            for ids in (split.positives, split.stated_negatives):
+                digest.update(f"{len(ids)}\n".encode() + ids.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+
+def one_collection(name: str, texts: Collection, positives: Ids, negatives: Ids, has_truth: bool) -> Split:
+    """A split over all pairs of one collection."""
+    return Split(name, AllPairs(len(texts)), texts, texts, positives, negatives, has_truth)
+
+
+def two_collections(
+    name: str, left: Collection, right: Collection, positives: Ids, negatives: Ids, has_truth: bool
+) -> Split:
+    """A split over the cross product of two collections."""
+    return Split(name, CrossPairs(len(left), len(right)), left, right, positives, negatives, has_truth)

@@ -1,0 +1,191 @@
+"""Which pairs match, given the pairs that somebody stated? Closure, contradictions, and honest splits.
+
+One rule settles every contradiction: **positives win**. A pair stated both ways is positive; a stated
+negative that the closure of the positives joins is positive. Both are counted in the task's report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsieve.errors import InputError
+from pairsieve.pairs import Ids, Rows, is_member, pair_ids, pair_rows
+from pairsieve.tasks.task import Collection, Split, one_collection, two_collections
+
+PART_NAMES = {2: ("train", "test"), 3: ("train", "dev", "test")}
+MOST_CLOSED_PAIRS = 250_000_000  # 2 GB of ids; beyond it the "matches" join nearly everything
+
+
+def components(count: int, left: Rows, right: Rows) -> Rows:
+    """Number of the connected component of each of `count` nodes under the edges left[i]–right[i]."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    if count == 0:
+        return np.empty(0, np.int64)
+    graph = coo_matrix((np.ones(len(left), np.int8), (left, right)), shape=(count, count))
+    labels: Rows = connected_components(graph, directed=False)[1].astype(np.int64)
+    return labels
+
+
+def closure(count: int, positives: Ids, where: str = "") -> Ids:
+    """All pairs within the components that `positives` (canonical ids of one collection) join; sorted.
+
+    A component of s texts has s(s-1)/2 pairs: each text pairs with those after it in its component.
+    """
+    left, right = pair_rows(positives)
+    label = components(count, left, right)
+    size = np.bincount(label, minlength=1)
+    total = int((size * (size - 1) // 2).sum())
+    if total > MOST_CLOSED_PAIRS:
+        raise InputError(
+            f"the matches join {int(size.max()):,} texts into one group and imply {total:,} matching pairs",
+            where=where,
+            why="matches of one collection are closed transitively, so a few wrong ones join everything",
+            remedy="Look for a default or empty value that many rows share in the matches",
+        )
+    order = np.lexsort((np.arange(count), label))
+    first = np.cumsum(size) - size
+    place = np.arange(count) - first[label[order]]  # 0 for the first text of its component
+    partners = size[label[order]] - 1 - place
+    starts = np.repeat(np.cumsum(partners) - partners, partners)
+    later = np.repeat(np.arange(count) + 1, partners) + np.arange(total) - starts
+    return np.sort(pair_ids(np.repeat(order, partners), order[later]))
+
+
+def resolve(positives: Ids, negatives: Ids, closed: Ids) -> tuple[Ids, dict[str, int]]:
+    """Stated negatives that remain when positives win, and the contradictions counted.
+
+    All three are sorted and distinct; `closed` holds `positives` and what they imply.
+    """
+    both_ways = is_member(negatives, positives)
+    inside = is_member(negatives, closed)
+    return negatives[~inside], {
+        "pairs_stated_both_ways": int(both_ways.sum()),
+        "negatives_inside_closure": int((inside & ~both_ways).sum()),
+    }
+
+
+def read_shares(words: str) -> tuple[int, ...]:
+    """Shares such as "50/25/25" (train/dev/test) or "80/20" (train/test): whole numbers summing to 100."""
+    pieces = words.split("/")
+    if len(pieces) not in PART_NAMES or not all(piece.strip().isdecimal() for piece in pieces):
+        shares: tuple[int, ...] = ()
+    else:
+        shares = tuple(int(piece) for piece in pieces)
+    if not shares or min(shares) == 0 or sum(shares) != 100:
+        raise InputError(
+            f"cannot split {words!r}",
+            where="--split",
+            why="shares are two or three whole numbers above 0 that sum to 100",
+            remedy="Write 50/25/25 (train/dev/test), 80/20 (train/test) or none",
+        )
+    return shares
+
+
+def deal(label: Rows, stratum: Rows, shares: Sequence[int], rng: np.random.Generator) -> Rows:
+    """Part number of each node: whole components, shuffled, dealt by their nodes in the given shares.
+
+    label: (n,) component of each node; stratum: (components,) dealt separately, so that each part gets its
+    share of every stratum. A component goes to the part in whose stretch of nodes its middle falls.
+    """
+    size = np.bincount(label, minlength=len(stratum))
+    bounds = np.cumsum(shares)[:-1] / sum(shares)
+    part = np.empty(len(stratum), np.int64)
+    for value in np.unique(stratum):
+        members = rng.permutation(np.flatnonzero(stratum == value))
+        sizes = size[members]
+        middle = (np.cumsum(sizes) - sizes / 2) / sizes.sum()
+        part[members] = np.searchsorted(bounds, middle, side="right")
+    dealt: Rows = part[label]
+    return dealt
+
+
+def split_one(
+    texts: Collection,
+    positives: Ids,
+    negatives: Ids,
+    joined: Ids,
+    shares: Sequence[int],
+    rng: np.random.Generator,
+    has_truth: bool = True,
+    stratify: bool = True,
+) -> tuple[dict[str, Split], dict[str, Any]]:
+    """Splits of one collection in which no pair of `joined` straddles; rows keep their order."""
+    label = components(len(texts), *pair_rows(joined))
+    stratum = np.zeros(int(label.max(initial=-1)) + 1, np.int64)
+    if stratify:
+        stratum[label[pair_rows(positives)[0]]] = 1
+    part = deal(label, stratum, shares, rng)
+    splits = {}
+    for number, name in enumerate(PART_NAMES[len(shares)]):
+        rows = np.flatnonzero(part == number)
+        inside = [_renumbered(ids, part, part, number) for ids in (positives, negatives)]
+        splits[name] = one_collection(name, texts.take(rows), inside[0], inside[1], has_truth)
+    return splits, {
+        "components": len(stratum),
+        "largest_component": int(np.bincount(label, minlength=1).max()),
+    }
+
+
+def split_two(
+    left: Collection,
+    right: Collection,
+    positives: Ids,
+    negatives: Ids,
+    joined: Ids,
+    shares: Sequence[int],
+    rng: np.random.Generator,
+    has_truth: bool = True,
+) -> tuple[dict[str, Split], dict[str, Any]]:
+    """Splits of two collections in which no pair of `joined` straddles; others that do are counted."""
+    rows_left, rows_right = pair_rows(joined)
+    label = components(len(left) + len(right), rows_left, rows_right + len(left))
+    stratum = np.zeros(int(label.max(initial=-1)) + 1, np.int64)
+    stratum[label[: len(left)]] = 1
+    stratum[label[pair_rows(positives)[0]]] = 2
+    part = deal(label, stratum, shares, rng)
+    left_part, right_part = part[: len(left)], part[len(left) :]
+    splits = {}
+    for number, name in enumerate(PART_NAMES[len(shares)]):
+        inside = [_renumbered(ids, left_part, right_part, number) for ids in (positives, negatives)]
+        splits[name] = two_collections(
+            name,
+            left.take(np.flatnonzero(left_part == number)),
+            right.take(np.flatnonzero(right_part == number)),
+            inside[0],
+            inside[1],
+            has_truth,
+        )
+    kept = sum(len(split.stated_negatives) for split in splits.values())
+    return splits, {
+        "components": len(stratum),
+        "largest_component": int(np.bincount(label, minlength=1).max()),
+        "stated_negatives_between_splits": len(negatives) - kept,
+    }
+
+
+def need_positives(splits: dict[str, Split], where: str, remedy: str) -> None:
+    """An error where a split has no positive pair: nothing can be measured on it."""
+    for name, split in splits.items():
+        if len(split.positives) == 0:
+            raise InputError(
+                f"the split {name} would have no positive pair",
+                where=where,
+                why=f"it has {len(split.left):,} × {len(split.right):,} texts; "
+                f"positives by split: {', '.join(f'{n} {len(s.positives):,}' for n, s in splits.items())}",
+                remedy=remedy,
+            )
+
+
+def _renumbered(ids: Ids, left_part: NDArray[np.int64], right_part: NDArray[np.int64], number: int) -> Ids:
+    """Pairs with both ends in part `number`, under the row numbers of that part; still sorted."""
+    left, right = pair_rows(ids)
+    inside = (left_part[left] == number) & (right_part[right] == number)
+    new_left = np.cumsum(left_part == number) - 1
+    new_right = np.cumsum(right_part == number) - 1
+    return pair_ids(new_left[left[inside]], new_right[right[inside]])
