@@ -273,6 +273,12 @@ def test_deepmatcher_labels_become_one_truth_and_new_splits(tmp_path: Path) -> N
     assert task.provenance["layout"] == "labelled pairs (DeepMatcher)"
 
 
+def test_deepmatcher_pairs_without_labels_are_refused(tmp_path: Path) -> None:
+    (deepmatcher_folder(tmp_path) / "valid.csv").write_text("ltable_id,rtable_id\n1,1\n")
+    with pytest.raises(InputError, match=r"valid\.csv: there is no column 'label'"):
+        matching_task(tmp_path)
+
+
 def test_a_column_that_gives_the_matches_away_stays_out_of_the_text(tmp_path: Path) -> None:
     task = matching_task(deepmatcher_folder(tmp_path))
     # `code` holds numbers, none twice, equal in every match: an id in disguise. `name` is no number.

@@ -31,8 +31,8 @@ from pairsieve.made.services import SERVICES
 FAMILIES: tuple[Family, ...] = SERVICES + MACHINES + LIVING
 
 SIZE_SHARES = (0.57, 0.28, 0.09, 0.033, 0.012, 0.007, 0.005, 0.003)  # of meanings with 1, 2, … 8 texts
-ECHO_SHARE = 0.35  # of texts: those that copy a near miss's sentence and surroundings
-OPENING_SHARE, SETTING_SHARE, CLOSING_SHARE = 0.4, 0.5, 0.45
+ECHO_SHARE = 0.15  # of texts: those that copy a near miss's sentence and surroundings
+OPENING_SHARE, SETTING_SHARE, CLOSING_SHARE = 0.35, 0.4, 0.35
 TYPO_SHARE, SECOND_TYPO_SHARE = 0.3, 0.08
 _STYLE = 16  # numbers that settle the wording of a text; their places are named in `_write`
 _ROUGH = 9  # numbers that settle its typing errors, capitals and marks
@@ -165,14 +165,18 @@ def _write(meaning: _Meaning, style: Sequence[float]) -> str:
     attribute = pick(intent.attributes[meaning.attribute].split("|"), style[2])
     question = wording(pick(intent.patterns, style[0]), [style[3], style[4]])
     question = question.replace("{o}", thing).replace("{a}", attribute)
-    parts = [question + "?"]
-    around = {"place": pick(PLACES, style[5]), "person": pick(PEOPLE, style[6]), "time": pick(TIMES, style[7])}
+    parts = [question if question.endswith(".") else question + "?"]
+    around = {
+        "place": pick(PLACES, style[5]),
+        "person": pick(PEOPLE, style[6]),
+        "time": pick(TIMES, style[7]),
+    }
     if style[8] < SETTING_SHARE:
         parts.insert(0, wording(pick(SETTINGS, style[9]), [style[10]]).format(**around))
-    if style[11] < OPENING_SHARE:
-        parts.insert(0, pick(OPENINGS, style[12]))
-    if style[13] < CLOSING_SHARE:
-        parts.append(wording(pick(CLOSINGS, style[14]), [style[15]]).format(**around))
+    if style[11] < CLOSING_SHARE:
+        parts.append(wording(pick(CLOSINGS, style[12]), [style[13]]).format(**around))
+    if style[14] < OPENING_SHARE and len(parts) < 3:  # short texts: at most two of the three
+        parts.insert(0, pick(OPENINGS, style[15]))
     return _capitals(_articles(" ".join(parts)))
 
 

@@ -61,7 +61,7 @@ LIVING = (
             Intent(
                 (
                     "what can I use [instead of|in place of] {o}",
-                    "a replacement for {o} in a recipe, please",
+                    "a replacement for {o} in a recipe, please.",
                     "we have no {o} at home, what would do as well",
                     "I am allergic to {o}, which food is similar",
                 ),
@@ -111,7 +111,11 @@ LIVING = (
                     "what is the cause of {a} on {o}",
                     "where do {a} on my {o} come from",
                 ),
-                ("yellow leaves|leaves that go yellow", "brown spots|dark patches", "tiny flies|little gnats"),
+                (
+                    "yellow leaves|leaves that go yellow",
+                    "brown spots|dark patches",
+                    "tiny flies|little gnats",
+                ),
             ),
             Intent(
                 (
@@ -119,7 +123,11 @@ LIVING = (
                     "what is a cure for {o} with {a}",
                     "which treatment works on {o} against {a}",
                 ),
-                ("yellow leaves|leaves that go yellow", "brown spots|dark patches", "tiny flies|little gnats"),
+                (
+                    "yellow leaves|leaves that go yellow",
+                    "brown spots|dark patches",
+                    "tiny flies|little gnats",
+                ),
             ),
             Intent(
                 (
@@ -136,7 +144,11 @@ LIVING = (
                     "would {o} be happy {a}",
                     "I only have a spot {a}, do {o} survive there",
                 ),
-                ("indoors|inside the flat", "in full shade|without any sun", "on a windy balcony|in a lot of wind"),
+                (
+                    "indoors|inside the flat",
+                    "in full shade|without any sun",
+                    "on a windy balcony|in a lot of wind",
+                ),
             ),
         ),
     ),
@@ -168,7 +180,7 @@ LIVING = (
                     "my {o} stole some {a}, should I be afraid",
                     "does a {o} tolerate {a} now and then",
                 ),
-                ("cheese|dairy", "apple|pieces of apple", "bread|a slice of bread", "cooked egg|boiled egg"),
+                ("cheese|dairy", "apple|pieces of apple", "bread|toast", "cooked egg|boiled egg"),
             ),
             Intent(
                 (
@@ -176,7 +188,12 @@ LIVING = (
                     "what does it mean when the {o} starts to {a}",
                     "my {o} seems to {a} all the time, what is the reason",
                 ),
-                ("scratch|itch", "refuse food|not eat", "hide|stay in a corner", "sleep so much|doze all day"),
+                (
+                    "scratch|itch",
+                    "refuse food|reject its food",
+                    "hide|stay in a corner",
+                    "sleep so much|doze all day",
+                ),
             ),
             Intent(
                 (
@@ -184,7 +201,7 @@ LIVING = (
                     "what can I do against a {o} that tends to {a}",
                     "which remedy helps so that my {o} does not {a}",
                 ),
-                ("scratch|itch", "refuse food|not eat", "hide|stay in a corner"),
+                ("scratch|itch", "refuse food|reject its food", "hide|stay in a corner"),
             ),
             Intent(
                 (
@@ -307,7 +324,7 @@ LIVING = (
                 (
                     "should {o} be taken {a} meals",
                     "is it better to use {o} {a} eating",
-                    "my doctor forgot to say whether {o} goes {a} food",
+                    "my doctor forgot to say whether to take {o} {a} food.",
                 ),
                 ("before|ahead of", "after|following"),
             ),
@@ -371,7 +388,12 @@ LIVING = (
                     "can an amateur {a} the {o} or is that a job for a pro",
                     "I plan to {a} our {o}, where do I start",
                 ),
-                ("paint|give a new colour to", "seal|make watertight", "remove|tear out", "insulate|keep the cold out of"),
+                (
+                    "paint|give a new colour to",
+                    "seal|waterproof",
+                    "remove|tear out",
+                    "insulate|keep the cold out of",
+                ),
             ),
             Intent(
                 (
@@ -379,7 +401,7 @@ LIVING = (
                     "how expensive is a firm that will {a} our {o}",
                     "we got an offer to {a} the {o}, what is a fair price",
                 ),
-                ("paint|give a new colour to", "seal|make watertight", "remove|tear out"),
+                ("paint|give a new colour to", "seal|waterproof", "remove|tear out"),
             ),
             Intent(
                 (

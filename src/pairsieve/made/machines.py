@@ -28,9 +28,9 @@ MACHINES = (
         (
             Intent(
                 (
-                    "the {o} of my phone stopped working after {a}",
+                    "the {o} of my phone stopped working after {a}.",
                     "why is the {o} dead ever since {a}",
-                    "{a} and now my phone's {o} does nothing",
+                    "{a} and now my phone's {o} does nothing.",
                     "how can I revive the {o} on my mobile, it died after {a}",
                 ),
                 (
@@ -45,7 +45,7 @@ MACHINES = (
                     "how do I {a} the {o} on my phone",
                     "in which menu can I {a} the {o}",
                     "is there a setting on my mobile that lets me {a} the {o}",
-                    "I would like to {a} the phone's {o} but cannot find where",
+                    "I would like to {a} the phone's {o} but cannot find where.",
                 ),
                 ("turn on|enable", "turn off|disable", "reset|restore", "test|check"),
             ),
@@ -60,7 +60,7 @@ MACHINES = (
                 (
                     "which apps use my {o} [secretly|in the background]",
                     "can I see what programs get access to the {o}",
-                    "I worry that something is spying through the {o} of my phone",
+                    "I worry that something is spying through the {o} of my phone.",
                     "how do I take away an app's permission for the {o}",
                 ),
             ),
@@ -68,9 +68,13 @@ MACHINES = (
                 (
                     "which {a} has the best {o}",
                     "if the {o} matters most to me, what {a} should I buy",
-                    "recommend a {a} with a really good {o}",
+                    "recommend a {a} with a really good {o}.",
                 ),
-                ("budget phone|cheap phone", "flagship phone|top model", "phone for seniors|phone for old people"),
+                (
+                    "budget phone|cheap phone",
+                    "flagship phone|top model",
+                    "phone for seniors|phone for old people",
+                ),
             ),
         ),
     ),
@@ -99,7 +103,7 @@ MACHINES = (
                 (
                     "how do I {o} in {a}",
                     "what is the idiomatic {a} way to {o}",
-                    "I am new to {a} and have to {o}",
+                    "I am new to {a} and have to {o}.",
                     "{a} beginner here, which function lets me {o}",
                 ),
                 ("Python", "Java", "JavaScript", "Rust", "Go", "C++"),
@@ -108,7 +112,7 @@ MACHINES = (
                 (
                     "why is it so slow in {a} to {o}",
                     "my {a} program takes forever to {o}, how to speed it up",
-                    "performance tips needed: {a} code that must {o}",
+                    "performance tips needed: {a} code that must {o}.",
                 ),
                 ("Python", "Java", "JavaScript"),
             ),
@@ -145,7 +149,7 @@ MACHINES = (
                 (
                     "how do I convert {o} [on|with] {a}",
                     "is there a program for {a} that turns {o}",
-                    "I own {a} and want to change files from {o}",
+                    "I own {a} and want to change files from {o}.",
                     "{a}: what tool does {o} conversion",
                 ),
                 ("a Mac|macOS", "Windows|a Windows PC", "Linux", "an iPad|my tablet"),
@@ -210,16 +214,24 @@ MACHINES = (
                     "my {o} suddenly {a}, what is behind it",
                     "any idea about the reason why {o} {a}",
                 ),
-                ("make noise|squeak and rattle", "fail in the cold|quit in winter", "wear out early|die too soon"),
+                (
+                    "make noise|squeak and rattle",
+                    "fail in the cold|quit in winter",
+                    "wear out early|die too soon",
+                ),
             ),
             Intent(
                 (
                     "how do I get rid of it when my {o} {a}",
                     "the {o} on my car {a}, how do I cure that",
                     "is there a fix for {o} that {a}",
-                    "tell me a remedy, my {o} always {a}",
+                    "tell me a remedy, my {o} always {a}.",
                 ),
-                ("make noise|squeak and rattle", "fail in the cold|quit in winter", "wear out early|die too soon"),
+                (
+                    "make noise|squeak and rattle",
+                    "fail in the cold|quit in winter",
+                    "wear out early|die too soon",
+                ),
             ),
             Intent(
                 (
@@ -349,18 +361,18 @@ MACHINES = (
         (
             Intent(
                 (
-                    "my {o} [will not|does not] connect to the {a}",
+                    "my {o} [will not|does not] connect to the {a}.",
                     "what to check when the {o} cannot find the {a}",
-                    "the {a} works fine elsewhere but not on my {o}",
+                    "the {a} works fine elsewhere but not on my {o}.",
                     "how do I hook up the {o} with the {a}",
                 ),
-                ("wifi|wireless network", "VPN|private tunnel", "guest network|visitors' network", "5 GHz band|faster band"),
+                ("wifi|wireless network", "VPN", "guest network|visitors' network", "5 GHz band|faster band"),
             ),
             Intent(
                 (
                     "how do I {a} the password of my {o}",
                     "is there a way to {a} the login code on the {o}",
-                    "I need to {a} the {o} password but no idea where",
+                    "I need to {a} the {o} password but no idea where.",
                 ),
                 ("change|update", "recover|find out", "remove|switch off"),
             ),
@@ -385,7 +397,7 @@ MACHINES = (
                     "does it hurt to {a} my {o} while we sleep",
                     "everybody says to {a} the {o} before bed, is that true",
                 ),
-                ("unplug|cut the power to", "leave running|keep switched on"),
+                ("unplug|cut the power to", "restart|reboot"),
             ),
         ),
     ),

@@ -42,7 +42,11 @@ SERVICES = (
                     "what does my bank take as {a} with the {o}",
                     "I was billed a {a} on my {o}, what is the usual amount",
                 ),
-                ("monthly fee|maintenance charge", "late payment penalty|late fee", "fee for leaving early|exit fee"),
+                (
+                    "monthly fee|maintenance charge",
+                    "late payment penalty|late fee",
+                    "fee for leaving early|exit fee",
+                ),
             ),
             Intent(
                 (
@@ -58,14 +62,14 @@ SERVICES = (
                     "why was my {o} [refused|declined]",
                     "the bank turned down my {o}, what could the reason be",
                     "what makes a bank say no to my {o}",
-                    "my {o} application got rejected and nobody explains it",
+                    "my {o} application got rejected and nobody explains it.",
                 ),
             ),
             Intent(
                 (
                     "how do I [add|put] my {a} on the {o}",
                     "is it possible for my {a} to share my {o}",
-                    "I would like the {o} in two names, mine and my {a}",
+                    "I would like the {o} in two names, mine and my {a}.",
                     "what steps give a {a} access to my {o}",
                 ),
                 ("spouse|partner", "business partner|co-founder", "teenage child|teenager"),
@@ -94,7 +98,7 @@ SERVICES = (
             Intent(
                 (
                     "how do I {a} from {o}",
-                    "I am looking for the button to {a} from {o}",
+                    "I am looking for the button to {a} from {o}.",
                     "what are the steps if I want to {a} going from {o}",
                     "is there a guide that explains how to {a}, {o}",
                 ),
@@ -258,7 +262,7 @@ SERVICES = (
                 (
                     "how do I [end|terminate] my agreement with the {o}",
                     "what should a letter say to get out of a contract with my {o}",
-                    "I want to break off the deal I signed with my {o}",
+                    "I want to break off the deal I signed with my {o}.",
                     "how much notice must I give to end things with my {o}",
                 ),
             ),
@@ -292,16 +296,26 @@ SERVICES = (
                     "my {o} {a} is near and I have not opened a book, where to begin",
                     "which tricks help one pass a {o} {a}",
                 ),
-                ("final exam|end of year test", "oral exam|spoken test", "weekly quiz|short quiz", "retake|repeat exam"),
+                (
+                    "final exam|end of year test",
+                    "oral exam|spoken test",
+                    "weekly quiz|short quiz",
+                    "retake|repeat exam",
+                ),
             ),
             Intent(
                 (
                     "which {a} would you recommend for learning {o}",
-                    "I would like a good {a} about {o}",
+                    "I would like a good {a} about {o}.",
                     "is there any {a} on {o} that is worth the money",
-                    "looking for a {o} {a} that explains things well",
+                    "looking for a {o} {a} that explains things well.",
                 ),
-                ("textbook|course book", "video course|online class", "phone app|mobile app", "private tutor|personal teacher"),
+                (
+                    "textbook|course book",
+                    "video course|online class",
+                    "phone app|mobile app",
+                    "private tutor|personal teacher",
+                ),
             ),
             Intent(
                 (
@@ -357,7 +371,12 @@ SERVICES = (
                     "is the pay of a {o} who is {a} any good",
                     "I might start as a {a} {o}, what would my wage be",
                 ),
-                ("newly qualified|inexperienced", "very experienced|senior", "part-time|half-time", "self-employed|freelance"),
+                (
+                    "newly qualified|inexperienced",
+                    "very experienced|senior",
+                    "part-time|half-time",
+                    "self-employed|freelance",
+                ),
             ),
             Intent(
                 (
@@ -365,7 +384,7 @@ SERVICES = (
                     "they invited me to talk about a post as a {o}, what do I {a}",
                     "which things to {a} when applying in person as a {o}",
                 ),
-                ("wear|put on", "ask|bring up as questions", "avoid saying|never mention"),
+                ("wear|put on", "ask|bring up", "avoid saying|never mention"),
             ),
             Intent(
                 (
@@ -416,7 +435,7 @@ SERVICES = (
             Intent(
                 (
                     "my {o} arrived {a}, what can I do",
-                    "the {o} you sent me came {a}",
+                    "the {o} you sent me came {a}.",
                     "what are my options when the {o} I ordered turns up {a}",
                     "I opened the parcel and found the {o} {a}, who helps",
                 ),
@@ -443,7 +462,7 @@ SERVICES = (
             Intent(
                 (
                     "how do I [return|send back] the {o}",
-                    "I do not like the {o} and want my money back",
+                    "I do not like the {o} and want my money back.",
                     "what is the refund policy on the {o}",
                     "who pays postage if the {o} does not suit me",
                 ),
@@ -451,7 +470,7 @@ SERVICES = (
             Intent(
                 (
                     "where is my {o} [right now|at the moment]",
-                    "the tracking for my {o} has not moved in days",
+                    "the tracking for my {o} has not moved in days.",
                     "is there any news about the shipment with my {o}",
                     "has the {o} I paid for left the warehouse yet",
                 ),

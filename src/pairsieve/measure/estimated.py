@@ -228,7 +228,7 @@ class _Layout:
     def replicate(
         self, times: NDArray[np.float32], rng: np.random.Generator
     ) -> tuple[Floats, Floats, Floats]:
-        """True positives, lower and upper false positives under multiplicities (r, texts + 1): (r, k) each."""
+        """True, fewest and most false positives under multiplicities (r, texts + 1): (r, k) each."""
         repeats = len(times)
         tp = self.positive.reaching(self.positive.admitted(times), self.thresholds)
         lower = self.near.reaching(self.near.admitted(times), self.thresholds)
@@ -326,7 +326,8 @@ def _unbiased_figures(tp: Floats, fp: _FalsePositives, recalls: Sequence[float])
 
 def _at_recall(tp: Floats, recall: float) -> NDArray[np.intp]:
     """The highest threshold of each curve whose recall is at least `recall`: (r, k) -> (r,)."""
-    return np.argmax(tp >= recall * tp[:, -1:] - 1e-9, axis=1)
+    points: NDArray[np.intp] = np.argmax(tp >= recall * tp[:, -1:] - 1e-9, axis=1)
+    return points
 
 
 def _reciprocal(counted: Floats, fp: _FalsePositives, signed: bool = False) -> Floats:

@@ -117,7 +117,7 @@ class Encoder:
     def tokenizer(self) -> Any:
         from transformers import AutoTokenizer
 
-        with _quiet(), _in_words(self.name, "tokeniser"):
+        with quietly(), _in_words(self.name, "tokeniser"):
             return AutoTokenizer.from_pretrained(str(transformer_folder(self.folder)), use_fast=True)
 
     @cached_property
@@ -129,7 +129,7 @@ class Encoder:
         from transformers import AutoModel
 
         folder = transformer_folder(self.folder)
-        with _quiet(), _in_words(self.name, "weights"), torch.random.fork_rng(devices=[]):
+        with quietly(), _in_words(self.name, "weights"), torch.random.fork_rng(devices=[]):
             # Some checkpoints lack the pooler, which we never use: seeded, so that an export has fixed bytes.
             torch.manual_seed(0)
             model = AutoModel.from_pretrained(str(folder), use_safetensors=True, **as_float32())
@@ -143,7 +143,7 @@ class Encoder:
     def dimension(self) -> int:
         """Length of an embedding."""
         config = self.config
-        return int(config.get("hidden_size") or config.get("d_model") or config.get("dim"))
+        return int(config.get("hidden_size") or config.get("d_model") or config["dim"])
 
     @cached_property
     def fingerprint(self) -> str:
@@ -298,7 +298,7 @@ def as_float32() -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Without the progress bar and the remarks that transformers prints while loading."""
     from transformers.utils import logging
 

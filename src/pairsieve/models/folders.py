@@ -177,7 +177,7 @@ def _from_hub(name: str) -> Path:
         )
     try:
         from huggingface_hub import snapshot_download
-        from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
+        from huggingface_hub.utils.tqdm import disable_progress_bars, enable_progress_bars
 
         patterns = ["*.json", "*.txt", "*.model", "model*.safetensors"]
         disable_progress_bars()

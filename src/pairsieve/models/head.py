@@ -27,20 +27,20 @@ def fit_head(cosines: NDArray[np.floating], labels: NDArray[np.bool_]) -> tuple[
     not determined: it is set to 1 per standard deviation, and b so that the mean cosine is given the
     smoothed rate (positives + 1/2) / (n + 1).
     """
-    cosines = np.asarray(cosines, dtype=np.float64)
+    x: NDArray[np.float64] = np.asarray(cosines, dtype=np.float64)
     labels = np.asarray(labels, dtype=bool)
-    if len(cosines) == 0 or len(cosines) != len(labels):
-        raise ValueError(f"a head needs labelled cosines: {len(cosines)} cosines, {len(labels)} labels")
-    mean, spread = float(cosines.mean()), float(cosines.std())
+    if len(x) == 0 or len(x) != len(labels):
+        raise ValueError(f"a head needs labelled cosines: {len(x)} cosines, {len(labels)} labels")
+    mean, spread = float(x.mean()), float(x.std())
     if spread < 1e-9:  # every cosine the same: only the rate of positives can be learned
         return SMALLEST_WEIGHT, _logit(_smoothed_rate(labels))
-    z = (cosines - mean) / spread
+    z = (x - mean) / spread
     if labels.all() or not labels.any():
         weight, bias = 1.0, _logit(_smoothed_rate(labels))
     elif float(z[labels].mean()) <= 0.0:  # the slope of the loss at w = 0: a convex loss falls towards w < 0
         weight, bias = 0.0, 0.0
     else:
-        separable = cosines[~labels].max() <= cosines[labels].min()
+        separable = x[~labels].max() <= x[labels].min()
         ridge = 1.0 / (PRIOR_VARIANCE * len(z)) if separable else 0.0
         weight, bias = _newton(z, labels.astype(np.float64), ridge)
     if weight / spread < SMALLEST_WEIGHT:

@@ -171,6 +171,8 @@ def _labelled_layout(files: Sequence[Path], encoding: str | None) -> _Layout | N
         keys = [_named_id(left), _named_id(right)]
         left_ids, right_ids = keys_of(left, keys[0]), keys_of(right, keys[1])
         labelled = [read_table(part, lenient=True) for part in parts]
+        for table in labelled:
+            table.values("label")  # without it each listed pair would pass for a match
         space = CrossPairs(len(left), len(right))
         owners = (left.path.name, right.path.name)
         stated = [read_stated(table, space, left_ids, right_ids, owners) for table in labelled]

@@ -1,0 +1,218 @@
+"""What does training leave behind? A matcher: it embeds texts, and its head turns a cosine into a logit.
+
+`CosineMatcher` has a transformer of its own (or one per side); `ProjectionMatcher` has a linear map over a
+frozen encoder, so that embeddings computed once serve every round.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsieve.errors import InputError
+from pairsieve.models.encoder import Embeddings, Encoder
+from pairsieve.models.export import (
+    read_dense,
+    read_head,
+    read_matrix,
+    write_card,
+    write_encoder,
+    write_head,
+    write_json,
+    write_matrix,
+)
+from pairsieve.models.folders import read_json
+
+_ROWS_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class CosineMatcher:
+    """Logit = weight · cosine of the two encoders' rows + bias. Shared encoder: left is right."""
+
+    left: Encoder
+    right: Encoder
+    weight: float = 1.0
+    bias: float = 0.0
+    learner: str = "pretrained"
+    trained_on: str = "no labels"
+
+    @property
+    def shared(self) -> bool:
+        return self.left is self.right
+
+    @property
+    def fingerprint(self) -> str:
+        return _sha256(self.left.fingerprint, self.right.fingerprint, self.weight, self.bias)
+
+    def embed(self, texts: Sequence[str], side: str = "left") -> Embeddings:
+        """Unit rows (len(texts), dimension)."""
+        return (self.right if side == "right" else self.left).embed(texts, side)
+
+    def save(self, folder: Path) -> None:
+        """A sentence-transformers folder, or `left/` and `right/` where each side has its own encoder."""
+        folder = Path(folder)
+        if self.shared:
+            write_encoder(folder, self.left)
+        else:
+            write_encoder(folder / "left", self.left)
+            write_encoder(folder / "right", self.right)
+        _write_head(self, folder, self.left, self.shared, {})
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectionMatcher:
+    """Logit = weight · cosine(map_left·u, map_right·v) + bias over a frozen encoder's unit rows u and v."""
+
+    encoder: Encoder
+    left_map: NDArray[np.float32] | None = None  # (d, d); None is the identity
+    right_map: NDArray[np.float32] | None = None  # the same array as left_map where the sides share it
+    weight: float = 1.0
+    bias: float = 0.0
+    learner: str = "projection"
+    trained_on: str = "no labels"
+    base: str | None = None  # fingerprint of the encoder it was trained on, where this is a saved copy
+
+    @property
+    def shared(self) -> bool:
+        return self.left_map is self.right_map
+
+    @property
+    def base_fingerprint(self) -> str:
+        """Names the frozen encoder: embeddings cached under it can be given to `project`."""
+        return self.base or self.encoder.fingerprint
+
+    @property
+    def fingerprint(self) -> str:
+        maps = [b"" if m is None else m.tobytes() for m in (self.left_map, self.right_map)]
+        return _sha256(self.base_fingerprint, self.weight, self.bias, *maps)
+
+    def project(self, embeddings: Embeddings, side: str = "left") -> Embeddings:
+        """Frozen rows (n, d) -> the matcher's unit rows (n, d)."""
+        matrix = self.right_map if side == "right" else self.left_map
+        if matrix is None:
+            return np.asarray(embeddings, dtype=np.float32)
+        rows = np.empty((len(embeddings), matrix.shape[0]), dtype=np.float32)
+        for first in range(0, len(rows), _ROWS_AT_ONCE):
+            part = np.asarray(embeddings[first : first + _ROWS_AT_ONCE], dtype=np.float32) @ matrix.T
+            length = np.linalg.norm(part, axis=1, keepdims=True)
+            rows[first : first + _ROWS_AT_ONCE] = part / np.maximum(length, 1e-12)
+        return rows
+
+    def embed(self, texts: Sequence[str], side: str = "left") -> Embeddings:
+        return self.project(self.encoder.embed(texts, side), side)
+
+    def save(self, folder: Path) -> None:
+        """A sentence-transformers folder with the map as its Dense layer; two where the sides differ."""
+        folder = Path(folder)
+        if self.shared:
+            write_encoder(folder, self.encoder, self.left_map)
+        else:
+            write_encoder(folder / "left", self.encoder, self.left_map)
+            write_encoder(folder / "right", self.encoder, self.right_map)
+        _write_head(self, folder, self.encoder, self.shared, {"base_fingerprint": self.base_fingerprint})
+
+    def save_map(self, folder: Path) -> None:
+        """Only what was learned (the maps and the head), for a caller that keeps the encoder elsewhere."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.left_map is not None and self.right_map is not None:
+            both = self.left_map if self.shared else np.stack([self.left_map, self.right_map])
+            write_matrix(folder / "map.safetensors", both, "map")
+        write_json(
+            folder / "map.json",
+            {
+                "weight": self.weight,
+                "bias": self.bias,
+                "trained_on": self.trained_on,
+                "base_fingerprint": self.base_fingerprint,
+                "identity": self.left_map is None,
+            },
+        )
+
+
+def load_map(folder: Path, encoder: Encoder) -> ProjectionMatcher:
+    """What `save_map` wrote, over the encoder it was trained on."""
+    folder = Path(folder)
+    head = read_json(folder / "map.json")
+    if head["base_fingerprint"] != encoder.fingerprint:
+        raise InputError(
+            f"this map was trained over another encoder than {encoder.name}",
+            where=str(folder),
+            why="the fingerprints differ: other weights, length or prefixes",
+            remedy="Open it with the encoder it was trained on, or train again",
+        )
+    left = right = None
+    if not head["identity"]:
+        both = read_matrix(folder / "map.safetensors", "map")
+        left, right = (both, both) if both.ndim == 2 else (both[0], both[1])
+    return ProjectionMatcher(
+        encoder, left, right, float(head["weight"]), float(head["bias"]), trained_on=head["trained_on"]
+    )
+
+
+def load_matcher(folder: Path | str, device: str | None = None) -> CosineMatcher | ProjectionMatcher:
+    """The matcher that `save` wrote into a folder."""
+    folder = Path(folder)
+    head = read_head(folder)
+
+    def opened(inside: Path) -> Encoder:
+        return Encoder(
+            head.get("encoder", inside.name),
+            inside,
+            int(head.get("max_length", 128)),
+            str(head.get("left_prefix", "")),
+            str(head.get("right_prefix", "")),
+            device,
+        )
+
+    weight, bias = float(head["weight"]), float(head["bias"])
+    learner, trained_on = str(head.get("learner", "full")), str(head.get("trained_on", "unknown labels"))
+    shared = bool(head.get("shared", True))
+    left_folder, right_folder = (folder, folder) if shared else (folder / "left", folder / "right")
+    left = opened(left_folder)
+    if "base_fingerprint" in head:
+        left_map = read_dense(left_folder)
+        right_map = left_map if shared else read_dense(right_folder)
+        return ProjectionMatcher(
+            left, left_map, right_map, weight, bias, learner, trained_on, str(head["base_fingerprint"])
+        )
+    return CosineMatcher(left, left if shared else opened(right_folder), weight, bias, learner, trained_on)
+
+
+def _write_head(
+    matcher: CosineMatcher | ProjectionMatcher,
+    folder: Path,
+    encoder: Encoder,
+    shared: bool,
+    more: dict[str, Any],
+) -> None:
+    head = {
+        "weight": matcher.weight,
+        "bias": matcher.bias,
+        "learner": matcher.learner,
+        "encoder": encoder.name,
+        "trained_on": matcher.trained_on,
+        "shared": shared,
+        "max_length": encoder.max_length,
+        "left_prefix": encoder.left_prefix,
+        "right_prefix": encoder.right_prefix,
+        **more,
+    }
+    write_head(folder, head)
+    write_card(folder, head, encoder.name, matcher.trained_on)
+
+
+def _sha256(*parts: str | float | bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part if isinstance(part, bytes) else json.dumps(part).encode())
+        digest.update(b"\0")
+    return digest.hexdigest()

@@ -1,0 +1,267 @@
+"""How are weights fitted to labelled pairs? One loop, for the bi-encoder and the cross-encoder, CPU and CUDA.
+
+AdamW without weight decay, the rate warmed up over the first tenth of the steps and then brought down to zero
+in a straight line, shuffled batches, the last partial batch of an epoch dropped where there is a full one.
+
+Small batches leave a GPU waiting for launches, not for arithmetic. So on CUDA the whole step (gathering the
+batch, forward, backward, optimiser) is captured once per padded width as a CUDA graph and replayed; tokens,
+labels, order and rates lie on the device, and nothing waits for the host inside an epoch. `graph=False` runs
+the same step eagerly: it is the reference, and what a CPU does.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsieve.models.encoder import Tokens
+from pairsieve.progress import bar
+
+WIDTH_STEP = 16  # captured widths are multiples of this: at most 8 graphs for 128 tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """The paper's training, except where a comment says otherwise (appendix on training details)."""
+
+    learning_rate: float = 2e-5  # of the transformer, at the top of the schedule
+    head_rate_factor: float = 1e4  # the head learns this many times faster
+    epsilon: float = 1e-6  # AdamW's
+    weight_decay: float = 0.0
+    batch_size: int = 16  # pairs
+    epochs: int = 2
+    warmup: float = 0.1  # share of all steps over which the rate rises
+    graph: bool = True  # CUDA only: capture the step; ours, changes speed and rounding only
+    bf16: bool = True  # CUDA only: the transformer in bfloat16 autocast, head and loss in float32; ours
+
+
+class Job(Protocol):
+    """What is trained: a loss over rows of labelled examples that lie on the device."""
+
+    widths: NDArray[np.int64]  # (n,) tokens that each example needs, on the host
+
+    def groups(self) -> list[tuple[list[Any], float]]:
+        """Parameters, with the factor on the learning rate for each group."""
+
+    def loss(self, rows: Any, width: int, prepared: bool) -> Any:
+        """Mean loss over examples `rows` (b,), padded to `width`; no data-dependent control flow.
+
+        `prepared` asks for an additive 4-D attention mask, which transformers takes as it is; of a 2-D mask
+        it would first ask the host whether anything is masked at all, and a captured step cannot.
+        """
+
+    def settle(self) -> None:
+        """Put constraints back in force after a step."""
+
+
+class DeviceTokens:
+    """Tokens on the device, padded there: rows (b,) -> ids and mask (b, width)."""
+
+    def __init__(
+        self, tokens: Tokens, pad: int, device: str, longest: int, left_padded: bool = False
+    ) -> None:
+        import torch
+
+        self._ids = torch.from_numpy(tokens.ids.astype(np.int64)).to(device)
+        self._starts = torch.from_numpy(tokens.starts[:-1].copy()).to(device)
+        self._lengths = torch.from_numpy(tokens.lengths.copy()).to(device)
+        self._columns = torch.arange(longest, device=device)
+        self._pad, self._left_padded = pad, left_padded
+
+    def __call__(self, rows: Any, width: int) -> tuple[Any, Any]:
+        columns = self._columns[:width].unsqueeze(0)
+        lengths = self._lengths[rows].unsqueeze(1)
+        if self._left_padded:
+            columns = columns - (width - lengths)
+        mask = (columns >= 0) & (columns < lengths)
+        at = (self._starts[rows].unsqueeze(1) + columns).clamp(0, len(self._ids) - 1)
+        return self._ids[at].masked_fill(~mask, self._pad), mask.to(self._ids.dtype)
+
+
+def additive(mask: Any) -> Any:
+    """A 4-D attention mask (n, 1, 1, width): 0 where a token stands, -30,000 elsewhere (its softmax is 0)."""
+    return (1.0 - mask.float()).mul(-30000.0)[:, None, None, :]
+
+
+def schedule(steps: int, warmup: float) -> NDArray[np.float64]:
+    """Factor on the learning rate at each step: up in a line over `warmup · steps`, then down to 0."""
+    step = np.arange(steps)
+    rising = max(1, int(warmup * steps))
+    factor: NDArray[np.float64] = np.where(
+        step < rising, (step + 1) / rising, (steps - step) / max(1, steps - rising)
+    )
+    return factor
+
+
+def batches(count: int, settings: TrainingSettings, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+    """The rows of every step over all epochs, each epoch in a fresh random order."""
+    size = settings.batch_size
+    full = count // size * size or count
+    orders = [rng.permutation(count)[:full] for _ in range(settings.epochs)]
+    return [order[at : at + size] for order in orders for at in range(0, full, size)]
+
+
+def train(job: Job, settings: TrainingSettings, rng: np.random.Generator, device: str) -> float:
+    """Run the job's training in place; returns the mean loss over the last epoch."""
+    steps = batches(len(job.widths), settings, rng)
+    needed = [int(job.widths[rows].max()) for rows in steps]
+    if settings.graph and device.startswith("cuda") and len({len(rows) for rows in steps}) == 1:
+        before = [parameter.detach().clone() for group, _ in job.groups() for parameter in group]
+        try:
+            return _train_captured(job, settings, steps, needed, device)
+        except RuntimeError as error:
+            if isinstance(error, _out_of_memory()):
+                raise
+            # Some architecture asks the host a question in mid-step, which a capture forbids.
+            warnings.warn(f"training without CUDA graphs, which is slower: {error}", stacklevel=2)
+            _restore(job, before)
+    return _train_eagerly(job, settings, steps, needed, device)
+
+
+def _train_eagerly(
+    job: Job, settings: TrainingSettings, steps: list[NDArray[np.int64]], needed: list[int], device: str
+) -> float:
+    import torch
+
+    factors = schedule(len(steps), settings.warmup)
+    groups = job.groups()
+    optimiser = _adamw(groups, settings, [settings.learning_rate * factor for _, factor in groups])
+    last_epoch = len(steps) - len(steps) // settings.epochs
+    losses: list[Any] = []
+    shown = bar(len(steps), "training", "step")
+    for at, (rows, width) in enumerate(zip(steps, needed, strict=True)):
+        for group, (_, factor) in zip(optimiser.param_groups, groups, strict=True):
+            group["lr"] = settings.learning_rate * factor * float(factors[at])
+        optimiser.zero_grad(set_to_none=True)
+        with _autocast(settings, device):
+            loss = job.loss(torch.from_numpy(rows).to(device), width, prepared=False)
+        loss.backward()
+        optimiser.step()
+        job.settle()
+        if at >= last_epoch:
+            losses.append(loss.detach())
+        shown.update()
+    shown.close()
+    return float(torch.stack(losses).mean())
+
+
+def _train_captured(
+    job: Job, settings: TrainingSettings, steps: list[NDArray[np.int64]], needed: list[int], device: str
+) -> float:
+    """The same steps, each a replay of the graph captured for its width."""
+    import torch
+
+    groups = job.groups()
+    factors = torch.from_numpy(schedule(len(steps), settings.warmup)).to(device, torch.float32)
+    order = torch.from_numpy(np.stack(steps)).to(device)
+    longest = int(job.widths.max())
+    widths = [min(-(-width // WIDTH_STEP) * WIDTH_STEP, -(-longest // 8) * 8) for width in needed]
+
+    rows = order[0].clone()  # the one place every graph reads its batch from
+    rates = [torch.zeros((), device=device) for _ in groups]
+    tops = [settings.learning_rate * factor for _, factor in groups]
+    total = torch.zeros((), device=device)
+    optimiser = _adamw(groups, settings, rates, capturable=True)
+
+    def step(width: int) -> None:
+        optimiser.zero_grad(set_to_none=True)
+        # Weights are cast afresh inside every step: a cast kept from one capture would be stale in the next.
+        with _autocast(settings, device, cached=False):
+            loss = job.loss(rows, width, prepared=True)
+        loss.backward()
+        optimiser.step()
+        job.settle()
+        total.add_(loss.detach())
+
+    parameters = [parameter for group, _ in groups for parameter in group]
+    before = [parameter.detach().clone() for parameter in parameters]
+    graphs: dict[int, Any] = {}
+    pool = torch.cuda.graph_pool_handle()
+    side = torch.cuda.Stream()
+    for width in sorted(set(widths), reverse=True):  # the widest first, so that the others fit its memory
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3 if not graphs else 1):  # libraries set themselves up outside the capture
+                step(width)
+        torch.cuda.current_stream().wait_stream(side)
+        graphs[width] = torch.cuda.CUDAGraph()
+        optimiser.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graphs[width], pool=pool):
+            step(width)
+
+    # The warm-up steps have moved the weights. Put everything back in place: the graphs hold these addresses.
+    with torch.no_grad():
+        for parameter, value in zip(parameters, before, strict=True):
+            parameter.copy_(value)
+        for state in optimiser.state.values():
+            for value in state.values():
+                value.zero_()
+        total.zero_()
+
+    last_epoch = len(steps) - len(steps) // settings.epochs
+    shown = bar(len(steps), "training", "step")
+    for at, width in enumerate(widths):
+        if at == last_epoch:
+            total.zero_()
+        rows.copy_(order[at])
+        for rate, top in zip(rates, tops, strict=True):
+            torch.mul(factors[at], top, out=rate)
+        graphs[width].replay()
+        shown.update()
+    shown.close()
+    torch.cuda.synchronize()
+    mean = float(total) / (len(steps) - last_epoch)
+    optimiser.zero_grad(set_to_none=True)
+    if not math.isfinite(mean):
+        raise RuntimeError("the loss is not finite")
+    return mean
+
+
+def _adamw(
+    groups: list[tuple[list[Any], float]],
+    settings: TrainingSettings,
+    rates: list[Any],
+    capturable: bool = False,
+) -> Any:
+    import torch
+
+    return torch.optim.AdamW(
+        [{"params": group, "lr": rate} for (group, _), rate in zip(groups, rates, strict=True)],
+        eps=settings.epsilon,
+        weight_decay=settings.weight_decay,
+        fused=True,
+        capturable=capturable,
+    )
+
+
+def _autocast(settings: TrainingSettings, device: str, cached: bool = True) -> Any:
+    import torch
+
+    return torch.autocast(
+        device.split(":")[0],
+        dtype=torch.bfloat16,
+        enabled=settings.bf16 and device.startswith("cuda"),
+        cache_enabled=cached,
+    )
+
+
+def _restore(job: Job, before: list[Any]) -> None:
+    import torch
+
+    torch.cuda.synchronize()
+    parameters = [parameter for group, _ in job.groups() for parameter in group]
+    with torch.no_grad():
+        for parameter, value in zip(parameters, before, strict=True):
+            parameter.copy_(value)
+            parameter.grad = None
+
+
+def _out_of_memory() -> type[BaseException]:
+    import torch
+
+    return torch.OutOfMemoryError

@@ -1,0 +1,1 @@
+"""What would people rather look at than read? Plots, made from figures, never from models."""
