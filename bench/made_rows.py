@@ -17,7 +17,7 @@ from pairsieve.pairs import AllPairs, Ids
 CHUNK = 65536
 LARGEST_CLUSTER = 30
 TEXTS_PER_TOPIC = 500
-TOPIC_SHARE = 0.25  # of a text's variance that its topic explains
+TOPIC_SHARE = 0.4  # of a text's variance that its topic explains
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test never asks the network; must stand before any import
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test never asks the network; set before any import
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny networks: threads would only wait for each other
 
 
 @pytest.fixture(scope="session")

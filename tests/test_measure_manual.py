@@ -68,7 +68,7 @@ def test_the_weight_of_a_random_pair_widens_the_interval() -> None:
 
 
 def test_intervals_cover_the_real_precision() -> None:
-    """2,000 near and 3,000 far putative errors, 40 % and 80 % of them real; 50 + 50 labels, far ones 1 in 30."""
+    """2,000 near and 3,000 far putative errors, 40 % and 80 % real; 50 labels each, one far pair in 30."""
     made = np.random.default_rng(1)
     truth, covered = 1000 / (1000 + 0.4 * 2000 + 0.8 * 3000), []
     for _ in range(400):
@@ -90,7 +90,7 @@ def test_intervals_cover_the_real_precision() -> None:
 
 
 def test_labels_that_are_missing_or_strange_are_refused() -> None:
-    with pytest.raises(InputError, match=r"no labels for the random stratum. It holds 60 putative"):
+    with pytest.raises(InputError, match=r"no labels for the random stratum. it holds 60 putative"):
         corrected_precision(10, 5, 60, labels(1, 2), [], rng())
     with pytest.raises(InputError, match=r"label 2 of a near pair is outside \{0, 1\}"):
         corrected_precision(10, 5, 0, [0, 2], [], rng())

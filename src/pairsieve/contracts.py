@@ -59,9 +59,11 @@ class LabelSource(Protocol):
 class RoundView(Protocol):
     """What a strategy may see of a round. It never sees the ledger or a model."""
 
-    space: PairSpace
     asked: Ids  # sorted ids of every pair asked so far
     round: int  # 1 is the seed round
+
+    @property
+    def space(self) -> PairSpace: ...
 
     def best(self, count: int) -> ScoredPairs:
         """The `count` unasked pairs the current scorer ranks highest (pre-trained encoder in round 1)."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pairsieve.measure import Curve
     from pairsieve.tasks import Split, Task
 
-RECALLS = (0.1, 0.2, 0.5)
-
 
 @app.command()
 def evaluate(
@@ -40,6 +38,8 @@ def evaluate(
         return
     if (embeddings is None) == (scores is None):
         raise InputError("give either --embeddings or --scores", remedy="See pairsieve evaluate --help")
+    from pairsieve.measure.figures import figures_table
+
     task, part = _truth_of(folder, split)
     if embeddings is not None:
         result, curve = by_embeddings(part, embeddings, device)
@@ -52,7 +52,7 @@ def evaluate(
 
         pr_curve(curve, plot, f"{task.name}, {part.name}: {part.space.size:,} pairs", pairs=part.space.size)
         say(f"Precision-recall curve: {plot}")
-    show(answer, as_json, measures_table(answer))
+    show(answer, as_json, figures_table(answer))
 
 
 @app.command()
@@ -139,53 +139,13 @@ def _truth_of(folder: Path, name: str) -> tuple[Task, Split]:
 
 def by_embeddings(part: Split, path: Path, device: str) -> tuple[dict[str, Any], Curve]:
     """Exact figures of a split from a file of embeddings."""
+    from pairsieve.measure.figures import exact_figures
     from pairsieve.measure.inputs import read_embeddings
     from pairsieve.scan import open_scan
 
     left, right = read_embeddings(path, part.space)
-    return exact_figures(part, open_scan(part.space, left, right, device=device))
-
-
-def exact_figures(part: Split, scan: Any) -> tuple[dict[str, Any], Curve]:
-    """Exact figures of a split from a scan, and beside them what its stated pairs alone would claim."""
-    from pairsieve.contracts import Estimate
-    from pairsieve.measure import measure_exactly
-
-    measures = measure_exactly(scan, part.positives)
-    curve = measures.curve
-    found = figures(
-        curve,
-        measures.pairs,
-        "exact",
-        Estimate.exact(curve.average_precision(), measures.pairs),
-        {r: Estimate.exact(curve.precision_at_recall(r), measures.pairs) for r in RECALLS},
-    )
-    balanced = balanced_figures(part, scan)
-    return found | ({"balanced": balanced} if balanced else {}), curve
-
-
-def balanced_figures(part: Split, scan: Any) -> dict[str, Any]:
-    """What an evaluation on the stated pairs alone would claim; empty where no negatives are stated."""
-    import numpy as np
-
-    from pairsieve.measure import curve_from_scores, rank_measures
-
-    if len(part.stated_negatives) == 0:
-        return {}
-    mine, others = scan.scores(part.positives), scan.scores(part.stated_negatives)
-    curve = curve_from_scores(mine, others)
-    best = curve.best_f1()
-    claims: dict[str, Any] = {
-        "pairs": len(mine) + len(others),
-        "positives": len(mine),
-        "average_precision": curve.average_precision(),
-        "best_f1": best.as_json(),
-    }
-    if not part.space.symmetric:
-        ids = np.concatenate([part.positives, part.stated_negatives])
-        labels = np.arange(len(ids)) < len(mine)
-        claims["by_question"] = rank_measures(ids, np.concatenate([mine, others]), labels).as_json()
-    return claims
+    scan = open_scan(part.space, left, right, device=device)
+    return exact_figures(scan, part.positives, part.stated_negatives)
 
 
 def by_scores(
@@ -196,6 +156,7 @@ def by_scores(
 
     from pairsieve.contracts import Estimate, generator_for
     from pairsieve.measure import corrected_precision, curve_from_scores, estimate, listed_sample
+    from pairsieve.measure.figures import RECALLS, figures
     from pairsieve.measure.inputs import read_scores
     from pairsieve.pairs import is_member
 
@@ -289,53 +250,3 @@ def read_scores_labels(path: Path, part: Split) -> tuple[Any, Any]:
         raise InputError(f"row {row}, column 'label' is {labels[row]!r}, not 0 or 1", where=str(path))
     ids = part.space.ids(table.column("left").to_numpy(), table.column("right").to_numpy())
     return ids, labels.astype(np.int64)
-
-
-def figures(curve: Curve, pairs: int, method: str, ap: Any, precisions: dict[float, Any]) -> dict[str, Any]:
-    """The figures of one evaluation, as `--json` prints them."""
-    return {
-        "pairs": pairs,
-        "positives": int(curve.positives),
-        "method": method,
-        "average_precision": ap.as_json(),
-        "precision_at_recall": {f"{r:g}": p.as_json() for r, p in precisions.items()},
-        "best_f1": curve.best_f1().as_json(),
-    }
-
-
-def measures_table(answer: dict[str, Any]) -> str:
-    """The same figures for a person."""
-    sampled = answer["method"] == "estimated"
-
-    def number(estimate: dict[str, Any]) -> str:
-        interval = f"   [{estimate['low']:.4f}, {estimate['high']:.4f}]" if sampled else ""
-        return f"{estimate['value']:.4f}{interval}"
-
-    one_in = answer["pairs"] / answer["positives"]
-    best = answer["best_f1"]
-    lines = [
-        f"{answer['task']}, split {answer['split']}: {answer['pairs']:,} pairs, "
-        f"{answer['positives']:,} positive (one in {one_in:,.0f}); {answer['method']}",
-        "",
-        f"  average precision      {number(answer['average_precision'])}",
-    ]
-    for recall, estimate in answer["precision_at_recall"].items():
-        lines.append(f"  precision at recall {float(recall):<4.0%}{number(estimate)}")
-    at = f"at score {best['threshold']:.4f}"
-    if "precision" in best:
-        at += f": precision {best['precision']:.4f}, recall {best['recall']:.4f}"
-    lines.append(f"  best F1                {best['value']:.4f}   {at}")
-    if "corrected_precision" in answer:
-        fixed = answer["corrected_precision"]
-        lines.append(
-            f"  corrected precision    {fixed['value']:.4f}   [{fixed['low']:.4f}, {fixed['high']:.4f}] "
-            f"at recall {fixed['recall']:g}, after {fixed['n']} manual labels"
-        )
-    if "balanced" in answer:
-        claims = answer["balanced"]
-        lines += [
-            "",
-            f"  On its {claims['pairs']:,} stated pairs alone the same scores would claim: average precision "
-            f"{claims['average_precision']:.4f}, best F1 {claims['best_f1']['value']:.4f}.",
-        ]
-    return "\n".join(lines)

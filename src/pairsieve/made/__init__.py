@@ -32,8 +32,9 @@ FAMILIES: tuple[Family, ...] = SERVICES + MACHINES + LIVING
 
 SIZE_SHARES = (0.57, 0.28, 0.09, 0.033, 0.012, 0.007, 0.005, 0.003)  # of meanings with 1, 2, … 8 texts
 ECHO_SHARE = 0.15  # of texts: those that copy a near miss's sentence and surroundings
-OPENING_SHARE, SETTING_SHARE, CLOSING_SHARE = 0.35, 0.4, 0.35
-TYPO_SHARE, SECOND_TYPO_SHARE = 0.3, 0.08
+SAME_PATTERN_SHARE = 0.4  # of texts: those that keep the first pattern of their cluster
+OPENING_SHARE, SETTING_SHARE, CLOSING_SHARE = 0.5, 0.6, 0.5
+TYPO_SHARE, SECOND_TYPO_SHARE = 0.2, 0.03
 _STYLE = 16  # numbers that settle the wording of a text; their places are named in `_write`
 _ROUGH = 9  # numbers that settle its typing errors, capitals and marks
 
@@ -140,11 +141,13 @@ def _write_clusters(
             text = ""
             while not text or text in seen:
                 style: list[float] = rng.random(_STYLE).tolist()
-                # Members step through the patterns, so that paraphrases are really other sentences.
-                style[0] = (first + member / len(intent.patterns)) % 1.0
-                echo, which = rng.random(2).tolist()
+                same, echo, which = rng.random(3).tolist()
+                if same < SAME_PATTERN_SHARE:
+                    style[0] = first
+                else:  # members step through the patterns, so that most are really other sentences
+                    style[0] = (first + member / len(intent.patterns)) % 1.0
                 if siblings and echo < ECHO_SHARE:
-                    style = siblings[int(which * len(siblings))]
+                    style = siblings.pop(int(which * len(siblings)))  # once: two echoes of one would be twins
                 text = _roughen(_write(meaning, style), rng.random(_ROUGH).tolist())
             seen.add(text)
             written.append((text, number))

@@ -36,8 +36,9 @@ def read_embeddings(path: Path, space: PairSpace) -> tuple[NDArray[np.float32], 
         with np.load(path, allow_pickle=False) as file:
             missing = [name for name in wanted if name not in file.files]
             if missing:
+                held = ", ".join(sorted(file.files)) or "none"
                 raise InputError(
-                    f"array {missing[0]!r} is missing; the file holds {', '.join(sorted(file.files)) or 'none'}",
+                    f"array {missing[0]!r} is missing; the file holds {held}",
                     where=where,
                     remedy=f"This split needs {shape}, rows as in the task folder",
                 )

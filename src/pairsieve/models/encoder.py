@@ -117,7 +117,7 @@ class Encoder:
     def tokenizer(self) -> Any:
         from transformers import AutoTokenizer
 
-        with quietly(), _in_words(self.name, "tokeniser"):
+        with quietly(), in_words(self.name, "tokeniser"):
             return AutoTokenizer.from_pretrained(str(transformer_folder(self.folder)), use_fast=True)
 
     @cached_property
@@ -129,7 +129,7 @@ class Encoder:
         from transformers import AutoModel
 
         folder = transformer_folder(self.folder)
-        with quietly(), _in_words(self.name, "weights"), torch.random.fork_rng(devices=[]):
+        with quietly(), in_words(self.name, "weights"), torch.random.fork_rng(devices=[]):
             # Some checkpoints lack the pooler, which we never use: seeded, so that an export has fixed bytes.
             torch.manual_seed(0)
             model = AutoModel.from_pretrained(str(folder), use_safetensors=True, **as_float32())
@@ -314,7 +314,7 @@ def quietly() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _in_words(name: str, part: str) -> Iterator[None]:
+def in_words(name: str, part: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # damaged files surface as errors of safetensors, tokenizers, json, torch

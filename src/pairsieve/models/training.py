@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsieve.errors import SettingsError
 from pairsieve.models.encoder import Tokens
 from pairsieve.progress import bar
 
@@ -43,17 +44,22 @@ class TrainingSettings:
 class Job(Protocol):
     """What is trained: a loss over rows of labelled examples that lie on the device."""
 
+    networks: list[Any]  # in training mode where dropout is wanted
     widths: NDArray[np.int64]  # (n,) tokens that each example needs, on the host
+    longest: int  # tokens that the network takes at most
 
     def groups(self) -> list[tuple[list[Any], float]]:
         """Parameters, with the factor on the learning rate for each group."""
 
-    def loss(self, rows: Any, width: int, prepared: bool) -> Any:
-        """Mean loss over examples `rows` (b,), padded to `width`; no data-dependent control flow.
+    def scores(self, rows: Any, width: int, prepared: bool) -> Any:
+        """The network's float32 scores (b,) of examples `rows` (b,), padded to `width` tokens.
 
         `prepared` asks for an additive 4-D attention mask, which transformers takes as it is; of a 2-D mask
         it would first ask the host whether anything is masked at all, and a captured step cannot.
         """
+
+    def loss(self, scores: Any, rows: Any) -> Any:
+        """Mean loss of the scores against the labels of `rows`."""
 
     def settle(self) -> None:
         """Put constraints back in force after a step."""
@@ -108,19 +114,47 @@ def batches(count: int, settings: TrainingSettings, rng: np.random.Generator) ->
 
 def train(job: Job, settings: TrainingSettings, rng: np.random.Generator, device: str) -> float:
     """Run the job's training in place; returns the mean loss over the last epoch."""
+    import torch
+
     steps = batches(len(job.widths), settings, rng)
     needed = [int(job.widths[rows].max()) for rows in steps]
-    if settings.graph and device.startswith("cuda") and len({len(rows) for rows in steps}) == 1:
-        before = [parameter.detach().clone() for group, _ in job.groups() for parameter in group]
-        try:
-            return _train_captured(job, settings, steps, needed, device)
-        except RuntimeError as error:
-            if isinstance(error, _out_of_memory()):
-                raise
-            # Some architecture asks the host a question in mid-step, which a capture forbids.
-            warnings.warn(f"training without CUDA graphs, which is slower: {error}", stacklevel=2)
-            _restore(job, before)
-    return _train_eagerly(job, settings, steps, needed, device)
+    on_cuda = device.startswith("cuda")
+    with torch.random.fork_rng(devices=[torch.device(device)] if on_cuda else []):
+        torch.manual_seed(int(rng.integers(2**62)))  # dropout's random numbers, where there is dropout
+        if on_cuda and settings.graph and takes_prepared_mask(job, steps[0], settings, device):
+            with torch.cuda.device(device):
+                mean = _train_captured(job, settings, steps, needed, device)
+        else:
+            mean = _train_eagerly(job, settings, steps, needed, device)
+    if not math.isfinite(mean):
+        raise SettingsError(
+            f"training diverged: the mean loss of the last epoch is {mean}. "
+            f"Lower the learning rate (now {settings.learning_rate:g})."
+        )
+    return mean
+
+
+def takes_prepared_mask(job: Job, rows: NDArray[np.int64], settings: TrainingSettings, device: str) -> bool:
+    """Whether the network gives the same scores with the additive 4-D mask as with the plain one."""
+    import torch
+
+    at = torch.from_numpy(rows).to(device)
+    width = min(int(job.widths[rows].max()) + WIDTH_STEP, job.longest)  # so that something is masked
+    modes = [network.training for network in job.networks]
+    try:
+        with torch.no_grad():
+            for network in job.networks:
+                network.eval()
+            plain = job.scores(at, width, prepared=False)
+            prepared = job.scores(at, width, prepared=True)
+            with _autocast(settings, device):
+                job.scores(at, width, prepared=True)
+    except (RuntimeError, ValueError, TypeError, IndexError):
+        return False  # XLNet, for one, wants two dimensions: such a network trains without capture
+    finally:
+        for network, mode in zip(job.networks, modes, strict=True):
+            network.train(mode)
+    return bool(torch.allclose(plain, prepared, rtol=1e-3, atol=1e-3))
 
 
 def _train_eagerly(
@@ -138,8 +172,10 @@ def _train_eagerly(
         for group, (_, factor) in zip(optimiser.param_groups, groups, strict=True):
             group["lr"] = settings.learning_rate * factor * float(factors[at])
         optimiser.zero_grad(set_to_none=True)
+        at_device = torch.from_numpy(rows).to(device)
         with _autocast(settings, device):
-            loss = job.loss(torch.from_numpy(rows).to(device), width, prepared=False)
+            scores = job.scores(at_device, width, prepared=False)
+        loss = job.loss(scores, at_device)
         loss.backward()
         optimiser.step()
         job.settle()
@@ -159,8 +195,7 @@ def _train_captured(
     groups = job.groups()
     factors = torch.from_numpy(schedule(len(steps), settings.warmup)).to(device, torch.float32)
     order = torch.from_numpy(np.stack(steps)).to(device)
-    longest = int(job.widths.max())
-    widths = [min(-(-width // WIDTH_STEP) * WIDTH_STEP, -(-longest // 8) * 8) for width in needed]
+    widths = [min(-(-width // WIDTH_STEP) * WIDTH_STEP, job.longest) for width in needed]
 
     rows = order[0].clone()  # the one place every graph reads its batch from
     rates = [torch.zeros((), device=device) for _ in groups]
@@ -172,7 +207,8 @@ def _train_captured(
         optimiser.zero_grad(set_to_none=True)
         # Weights are cast afresh inside every step: a cast kept from one capture would be stale in the next.
         with _autocast(settings, device, cached=False):
-            loss = job.loss(rows, width, prepared=True)
+            scores = job.scores(rows, width, prepared=True)
+        loss = job.loss(scores, rows)
         loss.backward()
         optimiser.step()
         job.settle()
@@ -182,11 +218,13 @@ def _train_captured(
     before = [parameter.detach().clone() for parameter in parameters]
     graphs: dict[int, Any] = {}
     pool = torch.cuda.graph_pool_handle()
-    side = torch.cuda.Stream()
+    side: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     for width in sorted(set(widths), reverse=True):  # the widest first, so that the others fit its memory
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3 if not graphs else 1):  # libraries set themselves up outside the capture
+        with torch.cuda.stream(side), warnings.catch_warnings():
+            # AdamW remarks that a step made for capture runs without one: these few are meant to.
+            warnings.filterwarnings("ignore", message=".*capturable=True.*")
+            for _ in range(1 if graphs else 3):  # libraries set themselves up outside the capture
                 step(width)
         torch.cuda.current_stream().wait_stream(side)
         graphs[width] = torch.cuda.CUDAGraph()
@@ -217,8 +255,6 @@ def _train_captured(
     torch.cuda.synchronize()
     mean = float(total) / (len(steps) - last_epoch)
     optimiser.zero_grad(set_to_none=True)
-    if not math.isfinite(mean):
-        raise RuntimeError("the loss is not finite")
     return mean
 
 
@@ -248,20 +284,3 @@ def _autocast(settings: TrainingSettings, device: str, cached: bool = True) -> A
         enabled=settings.bf16 and device.startswith("cuda"),
         cache_enabled=cached,
     )
-
-
-def _restore(job: Job, before: list[Any]) -> None:
-    import torch
-
-    torch.cuda.synchronize()
-    parameters = [parameter for group, _ in job.groups() for parameter in group]
-    with torch.no_grad():
-        for parameter, value in zip(parameters, before, strict=True):
-            parameter.copy_(value)
-            parameter.grad = None
-
-
-def _out_of_memory() -> type[BaseException]:
-    import torch
-
-    return torch.OutOfMemoryError

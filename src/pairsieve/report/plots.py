@@ -39,7 +39,7 @@ def pr_curve(curve: Curve, path: Path, title: str, balanced: Curve | None = None
     axes.set(yscale="log", xlim=(0, 1), ylim=(None, 1.15), xlabel="recall", ylabel="precision (log scale)")
     axes.set_title(title, loc="left")
     axes.grid(alpha=0.25, which="both", lw=0.5)
-    axes.legend(frameon=False, loc="lower left")
+    axes.legend(frameon=False, loc="best")
     _save(figure, path)
 
 
@@ -93,4 +93,4 @@ def sparkline(values: Sequence[float]) -> str:
     if len(array) == 0:
         return ""
     span = float(array.max() - array.min()) or 1.0
-    return "".join(marks[int(round((v - array.min()) / span * 7))] for v in array)
+    return "".join(marks[round((v - array.min()) / span * 7)] for v in array)

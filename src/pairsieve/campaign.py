@@ -1,0 +1,586 @@
+"""How are N labels spent? Rounds of choose → ask → train → measure, in one folder that can always go on.
+
+`next_step` reads the ledger and the figures and knows where the campaign is; there is no other state.
+Everything a step makes is an artifact under a key that names all it was made from, so running again is
+resuming, and a torn artifact is built again.
+
+    DIR/campaign.toml     the settings          DIR/artifacts/   selections, models, embeddings
+    DIR/ledger.sqlite     questions, answers    DIR/rounds/      the figures of each round
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsieve.artifacts import ArtifactStore, key_digest, load_array, save_array
+from pairsieve.contracts import LabelSource, Selection, generator_for
+from pairsieve.errors import InputError, PoolExhausted, SettingsError, nearest
+from pairsieve.ledger import Ledger, open_ledger
+from pairsieve.pairs import Ids, PairSpace, ScoredPairs, is_member, pair_rows
+from pairsieve.settings import (
+    CAMPAIGN_FILE,
+    CampaignSettings,
+    load_settings,
+    portable_task,
+    save_settings,
+    write_atomically,
+)
+from pairsieve.sources import TruthSource
+from pairsieve.strategies import Named, strategy_named
+from pairsieve.tasks import Collection, Split, Task, load_task
+
+if TYPE_CHECKING:
+    from pairsieve.models import CosineMatcher, FullLearner, ProjectionLearner, ProjectionMatcher
+    from pairsieve.search import Found, PairSearch
+
+    Trained = CosineMatcher | ProjectionMatcher
+
+log = logging.getLogger("pairsieve")
+Rows = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What comes next: `choose`, `label`, `train` (then measure) of a round, or `finished`."""
+
+    name: str
+    round: int
+    waiting: int = 0  # questions nobody has answered yet
+
+
+def next_step(counts: Sequence[Any], measured: set[int], rounds: int) -> Step:
+    """Where a campaign stands: `counts` are the ledger's rounds, `measured` the rounds with figures."""
+    by_round = {count.round: count for count in counts}
+    for number in range(1, rounds + 1):
+        if number not in by_round:
+            return Step("choose", number)
+        if by_round[number].open:
+            return Step("label", number, by_round[number].open)
+        if number not in measured:
+            return Step("train", number)
+    return Step("finished", rounds)
+
+
+def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaign:
+    """A new campaign folder. Settings that cannot work (names, splits, budget) are refused here."""
+    if (folder / CAMPAIGN_FILE).exists():
+        raise SettingsError(
+            f"{folder} already holds a campaign. Go on with: pairsieve run {folder}; or choose another folder."
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise SettingsError(f"{folder} exists and is not empty. Choose a new folder for the campaign.")
+    task = load_task(task_folder)
+    if "split" not in settings and "train" not in task.splits:
+        settings["split"] = "all" if "all" in task.splits else next(iter(task.splits))
+    if "measure_splits" not in settings:
+        measurable = [n for n, s in task.splits.items() if s.has_truth and len(s.positives)]
+        settings["measure_splits"] = tuple(n for n in ("dev",) if n in measurable)
+    made = CampaignSettings(
+        task=portable_task(task_folder, folder), task_fingerprint=task.fingerprint, **settings
+    )
+    _check_against(made, task)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_settings(folder / CAMPAIGN_FILE, made)
+    return Campaign(folder)
+
+
+def _check_against(settings: CampaignSettings, task: Task) -> None:
+    for name in (settings.split, *settings.measure_splits):
+        if name not in task.splits:
+            raise SettingsError(f"task {task.name!r} has no split {name!r}. {nearest(name, task.splits)}.")
+    strategy_named(settings.strategy)
+    from pairsieve.models import LEARNERS
+    from pairsieve.models.folders import folder_named, weight_files
+
+    if settings.learner not in LEARNERS:
+        raise SettingsError(f"unknown learner {settings.learner!r}. {nearest(settings.learner, LEARNERS)}.")
+    weight_files(
+        folder_named(settings.encoder)
+    )  # an encoder that cannot be opened is refused now, not in round 1
+    size, budget = task.splits[settings.split].space.size, settings.schedule.budget()
+    if budget > size:
+        raise PoolExhausted(
+            f"the schedule asks for {budget:,} distinct pairs, {size:,} are in {settings.split}. "
+            "Lower --first-batch, --growth or --rounds."
+        )
+
+
+class Campaign:
+    """One campaign folder. Cheap to open; models and texts are read when a step needs them."""
+
+    def __init__(self, folder: Path, cache: Path | None = None) -> None:
+        """`cache`: a folder of embeddings shared with other campaigns; without it they stay in `folder`."""
+        self.folder = Path(folder)
+        self.settings = load_settings(self.folder / CAMPAIGN_FILE)
+        self.store = ArtifactStore(self.folder / "artifacts")
+        self.shared = ArtifactStore(cache) if cache else self.store
+        self._seconds: dict[str, float] = {}
+
+    # ── what it is about ────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def task(self) -> Task:
+        place = self.settings.task_folder(self.folder)
+        task = load_task(place)
+        if task.fingerprint != self.settings.task_fingerprint:
+            raise SettingsError(
+                f"{self.folder} belongs to another task: it began with {self.settings.task_fingerprint[:12]}, "
+                f"{place} now holds {task.fingerprint[:12]}. Put the old task folder back, or begin a new "
+                "campaign with: pairsieve init"
+            )
+        return task
+
+    @property
+    def split(self) -> Split:
+        return self.task.splits[self.settings.split]
+
+    @cached_property
+    def strategy(self) -> Named:
+        return strategy_named(self.settings.strategy)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return open_ledger(self.settings.ledger_place(self.folder), self.settings.task_fingerprint)
+
+    @cached_property
+    def learner(self) -> FullLearner | ProjectionLearner:
+        from pairsieve.models import encoder_named, learner_named
+
+        told = self.settings
+        device = None if told.device == "auto" else told.device
+        encoder = encoder_named(told.encoder, told.max_length, told.left_prefix, told.right_prefix, device)
+        more: dict[str, Any] = {"shared": False} if told.separate_encoders else {}
+        if told.learning_rate is not None:
+            more["learning_rate"] = told.learning_rate
+        return learner_named(told.learner, encoder, device, **more)
+
+    def sources(self) -> list[LabelSource]:
+        """Who answers, in turn. The truth, where the task has it; people and files come by their own doors."""
+        return [TruthSource(self.split.space, self.split.positives)] if self.split.has_truth else []
+
+    # ── going on ────────────────────────────────────────────────────────────────────────────────
+
+    def run(self, say: Callable[[str], None] = lambda words: None) -> Step:
+        """Go on until finished, or until people owe answers. Returns where it stopped."""
+        with self._alone():
+            _ = self.task
+            while True:
+                step = next_step(self.ledger.counts(), self._measured(), self.settings.schedule.rounds)
+                if step.name == "choose":
+                    self._choose(step.round)
+                elif step.name == "label":
+                    if not self._label(step.round):
+                        return step
+                elif step.name == "train":
+                    row = self._train_and_measure(step.round)
+                    say(round_line(row))
+                else:
+                    return step
+
+    def step(self) -> Step:
+        """What comes next, without doing it."""
+        return next_step(self.ledger.counts(), set(self.figures()), self.settings.schedule.rounds)
+
+    def figures(self) -> dict[int, dict[str, Any]]:
+        """The figures of each measured round; a torn or altered file counts as not measured."""
+        read = (_read_sealed(path) for path in sorted((self.folder / "rounds").glob("round-*.json")))
+        return {row["round"]: row for row in read if row is not None}
+
+    def status(self) -> dict[str, Any]:
+        """Where the campaign stands, as `pairsieve status --json` prints it."""
+        step, told = self.step(), self.settings
+        figures = self.figures()
+        rounds, labels, positives = [], 0, 0
+        for count in self.ledger.counts():
+            labels, positives = labels + count.labelled, positives + count.positives
+            row = {"round": count.round, "labels": labels, "positives": positives, "open": count.open}
+            rounds.append(row | {k: v for k, v in figures.get(count.round, {}).items() if k not in row})
+        return {
+            "campaign": str(self.folder),
+            "task": told.task,
+            "split": told.split,
+            "strategy": told.strategy,
+            "encoder": told.encoder,
+            "learner": told.learner,
+            "seed": told.seed,
+            "budget": told.schedule.budget(),
+            "state": {"finished": "finished", "label": "waiting"}.get(step.name, "ready"),
+            "next": {"step": step.name, "round": step.round, "waiting": step.waiting},
+            "rounds": rounds,
+        }
+
+    # ── one round ───────────────────────────────────────────────────────────────────────────────
+
+    def _choose(self, number: int) -> None:
+        told, asked = self.settings, self.ledger.asked()
+        key = {
+            "round": number,
+            "strategy": told.strategy,
+            "seed_set": told.seed_set,
+            "search": [told.search, told.neighbours],
+            "asked": _digest(asked),
+            "model": self._model_key(number - 1) if number > 1 else self.learner.fingerprint,
+            "seed": told.seed,
+            "budget": told.schedule.batches()[number - 1],
+        }
+        folder = self.store.get("selection", key, lambda place: self._write_selection(place, number, asked))
+        ids, info = load_array(folder / "ids.npy"), _read_json(folder / "selection.json")
+        chance = load_array(folder / "chance.npy") if info["has_chance"] else None
+        left, right = pair_rows(ids)
+        keys = self.split.left.keys, self.split.right.keys
+        self.ledger.ask(
+            number,
+            ids,
+            [keys[0][row] for row in left.tolist()],
+            [keys[1][row] for row in right.tolist()],
+            info["why"],
+            info["strategy"],
+            chance,
+        )
+        write_atomically(self._info_path(number), json.dumps(info))
+
+    def _write_selection(self, place: Path, number: int, asked: Ids) -> None:
+        began = time.perf_counter()
+        self._seconds = {}
+        view = _View(self, number, asked)
+        strategy = self.strategy
+        if number == 1 and strategy.needs_model:
+            strategy = strategy_named(self.settings.seed_set)
+        budget = self.settings.schedule.batches()[number - 1]
+        chosen = strategy.run(view, budget, generator_for(self.settings.seed, number, "select"))
+        self._check_selection(strategy.name, chosen, budget, asked)
+        embed = self._seconds.get("embed", 0.0)
+        save_array(place / "ids.npy", chosen.ids)
+        if chosen.inclusion_probability is not None:
+            save_array(place / "chance.npy", chosen.inclusion_probability)
+        info = {
+            "why": chosen.why,
+            "strategy": strategy.name,
+            "has_chance": chosen.inclusion_probability is not None,
+            "search": view.searched,
+            "seconds": {"embed": embed, "select": time.perf_counter() - began - embed},
+        }
+        (place / "selection.json").write_text(json.dumps(info))
+
+    def _check_selection(self, name: str, chosen: Selection, budget: int, asked: Ids) -> None:
+        ids = chosen.ids
+        good = len(ids) == budget == len(np.unique(ids)) and self.split.space.contains(ids).all()
+        if not good or is_member(ids, asked).any():
+            raise SettingsError(
+                f"strategy {name!r} broke its contract: wanted {budget:,} distinct unasked pairs of the space, "
+                f"got {len(ids):,}. Run pairsieve.testing.check_strategy on it."
+            )
+
+    def _label(self, number: int) -> bool:
+        """Let every source answer what it can; True when the round is complete."""
+        for source in self.sources():
+            waiting = self.ledger.open_questions(number)
+            if len(waiting):
+                self.ledger.answer(source.answer(waiting), who=source.name, source=source.name)
+        return len(self.ledger.open_questions(number)) == 0
+
+    def _train_and_measure(self, number: int) -> dict[str, Any]:
+        self._seconds = {}
+        matcher = self.matcher(number)
+        measures: dict[str, dict[str, Any]] = {}
+        for name in self.settings.measure_splits:
+            part = self.task.splits[name]
+            if part.has_truth and len(part.positives):
+                measures[name] = self.measure(matcher, part, number)
+        counts = [c for c in self.ledger.counts() if c.round <= number]
+        info = self._selection_info(number)
+        seconds = {"embed": 0.0, **info.get("seconds", {})}
+        for phase, spent in self._seconds.items():
+            seconds[phase] = seconds.get(phase, 0.0) + spent
+        first: dict[str, Any] = next(iter(measures.values()), {})
+        row = {
+            "round": number,
+            "labels": sum(c.labelled for c in counts),
+            "positives": sum(c.positives for c in counts),
+            "batch": {"labels": counts[-1].labelled, "positives": counts[-1].positives},
+            **{k: first[k] for k in ("average_precision", "precision_at_recall", "best_f1") if k in first},
+            "measures": measures,
+            "head": {"weight": matcher.weight, "bias": matcher.bias},
+            "threshold": -matcher.bias / matcher.weight if matcher.weight > 0 else None,
+            "search": info.get("search"),
+            "model": self._model_key(number),
+            "seconds": {phase: round(spent, 3) for phase, spent in seconds.items()},
+        }
+        _write_sealed(self.folder / "rounds" / f"round-{number:03d}.json", row)
+        return row
+
+    def measure(self, matcher: Trained, part: Split, number: int) -> dict[str, Any]:
+        """Exact figures of a round's matcher over all pairs of a split."""
+        from pairsieve.measure.figures import exact_figures
+        from pairsieve.scan import open_scan
+
+        left, right = self.embeddings(matcher, part, number)
+        with self._timed("measure"):
+            scan = open_scan(part.space, left, right, device=self.settings.device)
+            found, _ = exact_figures(scan, part.positives, part.stated_negatives)
+        return found
+
+    # ── models and embeddings ───────────────────────────────────────────────────────────────────
+
+    def matcher(self, number: int) -> Trained:
+        """The matcher of a round, from its artifact; round 0 is the encoder as it came."""
+        from pairsieve.models import ProjectionLearner, load_map, load_matcher
+
+        learner = self.learner
+        if number == 0:
+            return learner.pretrained()
+        place = self.store.get("model", self._model_parts(number), lambda p: self._fit(p, number))
+        self._note("train", _read_json(place / "seconds.json")["train"])
+        if isinstance(learner, ProjectionLearner):
+            return load_map(place, learner.encoder)
+        return load_matcher(place, learner.encoder.requested_device)
+
+    def latest(self) -> int:
+        """The last round whose questions are all answered; 0 before the first."""
+        done = [count.round for count in self.ledger.counts() if not count.open]
+        return max(done, default=0)
+
+    def _fit(self, place: Path, number: int) -> None:
+        from pairsieve.models import ProjectionLearner
+
+        ids, labels = self.ledger.labels(through=number)
+        part, rng = self.split, generator_for(self.settings.seed, number, "train")
+        learner = self.learner
+        if isinstance(learner, ProjectionLearner):
+            left, right = self.embeddings(learner.pretrained(), part, 0)
+            began = time.perf_counter()
+            learner.fit_embedded(left, left if right is None else right, ids, labels, rng).save_map(place)
+        else:
+            began = time.perf_counter()
+            learner.fit(part.left.texts, part.right.texts, ids, labels, rng).save(place)
+        (place / "seconds.json").write_text(json.dumps({"train": time.perf_counter() - began}))
+
+    def embeddings(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows | None]:
+        """Unit rows of both sides of a split (right None for one collection)."""
+        left = self._rows(matcher, part.left, "left", number)
+        return left, None if part.space.symmetric else self._rows(matcher, part.right, "right", number)
+
+    def _rows(self, matcher: Trained, texts: Collection, side: str, number: int) -> Rows:
+        from pairsieve.models import ProjectionMatcher
+
+        key: dict[str, Any]
+        if isinstance(matcher, ProjectionMatcher):
+            encoder = matcher.encoder
+            key = {
+                "encoder": matcher.base_fingerprint,
+                "texts": texts.fingerprint,
+                "prefix": encoder.prefix(side),
+            }
+            base = self._embedded(self.shared, key, lambda: encoder.embed(texts.texts, side))
+            with self._timed("embed"):
+                return matcher.project(base, side)
+        if number == 0:
+            encoder = matcher.left
+            key = {"encoder": encoder.fingerprint, "texts": texts.fingerprint, "prefix": encoder.prefix(side)}
+            return self._embedded(self.shared, key, lambda: matcher.embed(texts.texts, side))
+        key = {"model": self._model_key(number), "texts": texts.fingerprint, "side": side, "round": number}
+        return self._embedded(self.store, key, lambda: matcher.embed(texts.texts, side))
+
+    def _embedded(self, store: ArtifactStore, key: dict[str, Any], make: Callable[[], Rows]) -> Rows:
+        with self._timed("embed"):
+            place = store.get("embeddings", key, lambda p: save_array(p / "rows.npy", make()))
+            rows: Rows = load_array(place / "rows.npy", mmap=True)
+            return rows
+
+    def forget_embeddings(self, number: int) -> None:
+        """Drop what a round's own encoder embedded; it can be made again from the model."""
+        for manifest in (self.folder / "artifacts" / "embeddings").glob("*/manifest.json"):
+            if (_read_json(manifest).get("key") or {}).get("round") == number:
+                shutil.rmtree(manifest.parent, ignore_errors=True)
+
+    def search(self, number: int) -> tuple[PairSearch, Trained]:
+        """The search over the training split by a round's matcher, as the settings ask for it."""
+        from pairsieve.scan import open_scan
+        from pairsieve.search import ExactSearch, NeighbourSearch, index_neighbours, neighbour_recall
+
+        matcher, told, space = self.matcher(number), self.settings, self.split.space
+        left, right = self.embeddings(matcher, self.split, number)
+        scan = open_scan(space, left, right, device=told.device)
+        if told.search == "exact":
+            return ExactSearch(scan), matcher
+        if told.search == "neighbours":
+            return NeighbourSearch.exact(scan, told.neighbours), matcher
+        from pairsieve.scan import unit_rows
+
+        mine = unit_rows(left)
+        yours = mine if right is None else unit_rows(right)
+        count = min(told.neighbours, space.shape[1] - space.symmetric)
+        columns, scores = index_neighbours(space, mine, yours, count, told.search)
+        recall = neighbour_recall(scan, columns, generator_for(told.seed, number, "recall"), told.recall_rows)
+        return NeighbourSearch(
+            space, columns, scores, f"{told.search}, {count} neighbours a row", recall
+        ), matcher
+
+    # ── keys, figures, order ────────────────────────────────────────────────────────────────────
+
+    def _model_parts(self, number: int) -> dict[str, Any]:
+        ids, labels = self.ledger.labels(through=number)
+        return {
+            "learner": self.learner.fingerprint,
+            "texts": [self.split.left.fingerprint, self.split.right.fingerprint],
+            "labels": _digest(ids, labels),
+            "round": number,
+            "seed": self.settings.seed,
+        }
+
+    def _model_key(self, number: int) -> str:
+        return key_digest(self._model_parts(number))
+
+    def _measured(self) -> set[int]:
+        """Rounds whose figures are whole and of the model that the labels make now."""
+        counts = {count.round: count for count in self.ledger.counts()}
+        return {
+            number
+            for number, row in self.figures().items()
+            if number in counts and not counts[number].open and row.get("model") == self._model_key(number)
+        }
+
+    def _selection_info(self, number: int) -> dict[str, Any]:
+        path = self._info_path(number)
+        return _read_json(path) if path.is_file() else {}
+
+    def _info_path(self, number: int) -> Path:
+        path = self.folder / "rounds" / f"selection-{number:03d}.json"
+        path.parent.mkdir(exist_ok=True)
+        return path
+
+    def _note(self, phase: str, seconds: float) -> None:
+        self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self._note(phase, time.perf_counter() - began)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One run at a time in a folder; the lock goes with the process, however it ends."""
+        import fcntl
+
+        with (self.folder / ".lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise SettingsError(
+                    f"{self.folder} is being run by another process. Wait for it, or stop it first."
+                ) from None
+            yield
+
+
+class _View:
+    """What a strategy sees of a round."""
+
+    def __init__(self, campaign: Campaign, number: int, asked: Ids) -> None:
+        self._campaign = campaign
+        self.round, self.asked = number, asked
+        self.searched: dict[str, Any] | None = None
+        self._searches: dict[int, tuple[PairSearch, Trained]] = {}
+
+    @property
+    def space(self) -> PairSpace:
+        return self._campaign.split.space
+
+    def best(self, count: int) -> ScoredPairs:
+        search, matcher = self._search(self.round - 1)
+        return self._logits(search.best(count, self.asked), matcher)
+
+    def closest(self, logit: float, count: int) -> ScoredPairs:
+        search, matcher = self._search(self.round - 1)
+        centre = (logit - matcher.bias) / matcher.weight if matcher.weight > 0 else 0.0
+        return self._logits(search.closest(float(np.clip(centre, -2, 2)), count, self.asked), matcher)
+
+    def static(self, count: int) -> ScoredPairs:
+        search, matcher = self._search(0)
+        return self._logits(search.best(count, self.asked), matcher)
+
+    def stated(self) -> tuple[Ids, NDArray[np.bool_]]:
+        part = self._campaign.split
+        if len(part.stated_negatives) == 0:
+            raise InputError(
+                f"split {part.name!r} states no negative pairs",
+                where=self._campaign.settings.task,
+                remedy="Choose another strategy or seed set, or make the task with --labels",
+            )
+        ids = np.union1d(part.positives, part.stated_negatives)
+        free = ids[~is_member(ids, self.asked)]
+        return free, is_member(free, part.positives)
+
+    def oracle(self) -> Ids:
+        part = self._campaign.split
+        if not part.has_truth:
+            raise InputError(
+                f"split {part.name!r} has no truth",
+                where=self._campaign.settings.task,
+                why="stratified sampling assumes that every positive is known",
+                remedy="Choose another strategy, such as uncertainty",
+            )
+        return part.positives
+
+    def _search(self, number: int) -> tuple[PairSearch, Trained]:
+        if number not in self._searches:
+            self._searches[number] = self._campaign.search(number)
+        return self._searches[number]
+
+    def _logits(self, found: Found, matcher: Trained) -> ScoredPairs:
+        self.searched = {"method": found.method, "recall": found.recall.as_json()}
+        logits = matcher.weight * found.pairs.scores + matcher.bias
+        return replace(found.pairs, scores=logits.astype(np.float32))
+
+
+def round_line(row: dict[str, Any]) -> str:
+    """One round in one line."""
+    ap = row.get("average_precision", {}).get("value")
+    split = next(iter(row.get("measures", {})), "")
+    quality = f", {split} AP {ap:.4f}" if ap is not None else ""
+    spent = sum(row["seconds"].values())
+    return f"round {row['round']}: {row['labels']:,} labels, {row['positives']:,} positives{quality} ({spent:.1f} s)"
+
+
+def _digest(*arrays: NDArray[Any]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype} {array.shape}\n".encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def _write_sealed(path: Path, row: dict[str, Any]) -> None:
+    body = json.dumps(row, sort_keys=True)
+    seal = hashlib.sha256(body.encode()).hexdigest()
+    write_atomically(path, json.dumps({"sha256": seal, "figures": json.loads(body)}, indent=1))
+
+
+def _read_sealed(path: Path) -> dict[str, Any] | None:
+    try:
+        held = json.loads(path.read_text())
+        body = json.dumps(held["figures"], sort_keys=True)
+        if hashlib.sha256(body.encode()).hexdigest() == held["sha256"]:
+            figures: dict[str, Any] = held["figures"]
+            return figures
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    log.warning("%s is torn or altered; the round will be measured again", path)
+    return None

@@ -1,0 +1,233 @@
+"""`pairsieve init | run | status | export`, and `evaluate` of a campaign."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from pairsieve.cli import app, say, show
+from pairsieve.errors import InputError, nearest
+
+_DIR = typer.Argument(..., help="The campaign folder.")
+_JSON = typer.Option(False, "--json", help="Print as JSON.")
+
+
+@app.command()
+def init(
+    folder: Path = typer.Argument(..., help="The campaign folder to create."),
+    task: Path = typer.Option(..., "--task", help="A task folder, made by pairsieve data."),
+    strategy: str = typer.Option(
+        "uncertainty",
+        "--strategy",
+        help="random, stated, static, adaptive, uncertainty, stratified:POSITIVES/LABELS, stratified-all.",
+    ),
+    encoder: str = typer.Option("all-MiniLM-L6-v2", "--encoder", help="A hub name or a folder."),
+    learner: str = typer.Option("auto", "--learner", help="auto, full or projection."),
+    first_batch: int = typer.Option(2048, "--first-batch", help="Labels bought in round 1."),
+    growth: float = typer.Option(1.5, "--growth", help="Each round buys this many times the last."),
+    rounds: int = typer.Option(4, "--rounds", help="Rounds in all."),
+    seed: int = typer.Option(0, "--seed", help="Seed of all random numbers."),
+    seed_set: str = typer.Option("static", "--seed-set", help="Round 1: static, stated or random."),
+    split: str | None = typer.Option(None, "--split", help="The split to ask about. [train, or all]"),
+    measure: list[str] = typer.Option([], "--measure", help="Split measured each round; repeatable. [dev]"),
+    search: str = typer.Option("exact", "--search", help="exact, neighbours, faiss-ivf or faiss-hnsw."),
+    neighbours: int = typer.Option(100, "--neighbours", help="Neighbours a row, unless search is exact."),
+    left_prefix: str = typer.Option("", "--left-prefix", help='Put before left texts, such as "query: ".'),
+    right_prefix: str = typer.Option("", "--right-prefix", help='Put before right texts: "passage: ".'),
+    learning_rate: float | None = typer.Option(None, "--learning-rate", help="[the encoder's own]"),
+    device: str = typer.Option("auto", "--device", help="auto, cpu or cuda."),
+    match: Path | None = typer.Option(
+        None, "--match", help="With --strategy stratified: the campaign whose balance to match."
+    ),
+    as_json: bool = _JSON,
+) -> None:
+    """Create a campaign: what to label, how many, how they are chosen."""
+    from pairsieve.campaign import create_campaign
+    from pairsieve.settings import Schedule
+
+    if match is not None:
+        strategy = f"{strategy}:{_balance(match)}"
+    more: dict[str, Any] = {"split": split} if split else {}
+    if measure:
+        more["measure_splits"] = tuple(measure)
+    made = create_campaign(
+        folder,
+        task,
+        strategy=strategy,
+        encoder=_portable_encoder(encoder),
+        learner=learner,
+        schedule=Schedule(first_batch=first_batch, growth=growth, rounds=rounds),
+        seed=seed,
+        seed_set=seed_set,
+        search=search,
+        neighbours=neighbours,
+        left_prefix=left_prefix,
+        right_prefix=right_prefix,
+        learning_rate=learning_rate,
+        device=device,
+        **more,
+    )
+    budget = made.settings.schedule.budget()
+    batches = ", ".join(f"{n:,}" for n in made.settings.schedule.batches())
+    show(
+        {"campaign": str(folder), "task": str(task), "strategy": strategy, "budget": budget},
+        as_json,
+        f"{folder}: {strategy} on {task}, {budget:,} labels in rounds of {batches}.\n"
+        f"Next: pairsieve run {folder}",
+    )
+
+
+@app.command()
+def run(
+    folder: Path = _DIR,
+    cache: Path | None = typer.Option(
+        None, "--cache", envvar="PAIRSIEVE_CACHE", help="Embeddings shared between campaigns."
+    ),
+    as_json: bool = _JSON,
+) -> None:
+    """Go on where the campaign stands: choose, ask, train, measure, until finished or people are asked."""
+    from pairsieve.campaign import Campaign
+
+    campaign = Campaign(folder, cache)
+    fresh = campaign.step().name != "finished"
+    step = campaign.run(say)
+    status_now = campaign.status()
+    if step.name == "label":
+        words = (
+            f"Waiting for {step.waiting:,} labels of round {step.round}. Nothing is lost; run again later."
+        )
+    elif fresh:
+        words = f"Finished: {status_now['rounds'][-1]['labels']:,} labels."
+    else:
+        words = "This campaign is finished; nothing was left to do."
+    show(status_now, as_json, f"{rounds_table(status_now)}\n\n{words}")
+
+
+@app.command()
+def status(folder: Path = _DIR, as_json: bool = _JSON) -> None:
+    """Where the campaign stands: labels, positives, quality and seconds by round."""
+    from pairsieve.campaign import Campaign
+
+    now = Campaign(folder).status()
+    words = {
+        "finished": "Finished.",
+        "waiting": f"Waiting for {now['next']['waiting']:,} labels of round {now['next']['round']}.",
+        "ready": f"Next: {now['next']['step']} round {now['next']['round']} (pairsieve run {folder}).",
+    }[now["state"]]
+    show(now, as_json, f"{rounds_table(now)}\n\n{words}")
+
+
+@app.command()
+def export(
+    folder: Path = _DIR,
+    out: Path = typer.Option(..., "--out", help="The model folder to write."),
+    round_: int | None = typer.Option(None, "--round", help="Which round's model. [the latest]"),
+    as_json: bool = _JSON,
+) -> None:
+    """Write a round's model as a sentence-transformers folder, with its head and a model card."""
+    from pairsieve.campaign import Campaign
+
+    campaign = Campaign(folder)
+    number = _trained_round(campaign, round_)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} exists and is not empty", remedy="Choose a new folder for the model")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = out.with_name(f".{out.name}.{os.getpid()}.unfinished")
+    matcher = campaign.matcher(number)
+    matcher.save(unfinished)
+    if out.exists():
+        out.rmdir()
+    unfinished.replace(out)
+    show(
+        {"model": str(out), "round": number, "weight": matcher.weight, "bias": matcher.bias},
+        as_json,
+        f"{out}: the model of round {number}. Load it with SentenceTransformer({str(out)!r}); a pair matches with "
+        f"probability sigmoid({matcher.weight:.3f} · cosine {matcher.bias:+.3f}).",
+    )
+
+
+def evaluate_campaign(
+    folder: Path, split: str, plot: Path | None, as_json: bool, round_: int | None = None
+) -> None:
+    """`pairsieve evaluate DIR`: exact figures of the latest model over all pairs of a split."""
+    from pairsieve.campaign import Campaign
+    from pairsieve.measure.figures import exact_figures, figures_table
+    from pairsieve.scan import open_scan
+
+    campaign = Campaign(
+        folder, Path(os.environ["PAIRSIEVE_CACHE"]) if "PAIRSIEVE_CACHE" in os.environ else None
+    )
+    number = _trained_round(campaign, round_)
+    if split not in campaign.task.splits:
+        raise InputError(
+            f"no split {split!r}", where=str(folder), remedy=nearest(split, campaign.task.splits)
+        )
+    part = campaign.task.splits[split]
+    if not part.has_truth or len(part.positives) == 0:
+        raise InputError(
+            f"split {split!r} has no {'positives' if part.has_truth else 'truth'}",
+            where=str(folder),
+            why="average precision needs the label of every pair",
+            remedy="Measure a split whose matches are all known",
+        )
+    left, right = campaign.embeddings(campaign.matcher(number), part, number)
+    scan = open_scan(part.space, left, right, device=campaign.settings.device)
+    found, curve = exact_figures(scan, part.positives, part.stated_negatives)
+    answer = {"task": campaign.task.name, "split": split, "round": number, **found}
+    if plot is not None:
+        from pairsieve.report.plots import pr_curve
+
+        pr_curve(
+            curve, plot, f"{campaign.task.name}, {split}: {part.space.size:,} pairs", pairs=part.space.size
+        )
+        say(f"Precision-recall curve: {plot}")
+    show(answer, as_json, f"After round {number}. {figures_table(answer)}")
+
+
+def _trained_round(campaign: Any, wanted: int | None) -> int:
+    latest: int = campaign.latest()
+    if latest == 0:
+        raise InputError(
+            "no round is complete yet", where=str(campaign.folder), remedy=f"pairsieve run {campaign.folder}"
+        )
+    if wanted is not None and not 1 <= wanted <= latest:
+        raise InputError(f"there is no model of round {wanted}", remedy=f"Choose a round from 1 to {latest}")
+    return latest if wanted is None else wanted
+
+
+def _balance(folder: Path) -> str:
+    from pairsieve.campaign import Campaign
+
+    rounds = Campaign(folder).status()["rounds"]
+    if not rounds:
+        raise InputError("that campaign has no labels yet", where=str(folder), remedy="Run it first")
+    return f"{rounds[-1]['positives']}/{rounds[-1]['labels']}"
+
+
+def _portable_encoder(name: str) -> str:
+    """A folder is kept as an absolute path, so that `run` finds it from anywhere; a name stays a name."""
+    return str(Path(name).resolve()) if Path(name).is_dir() else name
+
+
+def rounds_table(now: dict[str, Any]) -> str:
+    """The rounds for a person."""
+    lines = [
+        f"{'round':>5}  {'labels':>9}  {'positives':>9}  {'AP':>8}  {'P@R20':>8}  {'threshold':>9}  seconds"
+    ]
+    split = ""
+    for row in now["rounds"]:
+        ap = row.get("average_precision", {}).get("value")
+        p20 = row.get("precision_at_recall", {}).get("0.2", {}).get("value")
+        split = next(iter(row.get("measures", {})), split)
+        seconds = ", ".join(f"{k} {v:.1f}" for k, v in row.get("seconds", {}).items())
+        lines.append(
+            f"{row['round']:>5}  {row['labels']:>9,}  {row['positives']:>9,}  "
+            f"{'-' if ap is None else format(ap, '.4f'):>8}  {'-' if p20 is None else format(p20, '.4f'):>8}  "
+            f"{'-' if row.get('threshold') is None else format(row['threshold'], '.4f'):>9}  {seconds}"
+        )
+    if split:
+        lines.append(f"AP and P@R20: exact, over all pairs of {split}.")
+    return "\n".join(lines)

@@ -1,0 +1,108 @@
+"""What does one measurement come to? The figures as JSON prints them and as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pairsieve.contracts import Estimate
+from pairsieve.measure.balanced import rank_measures
+from pairsieve.measure.curve import Curve, curve_from_scores
+from pairsieve.measure.exact import measure_exactly
+from pairsieve.pairs import Ids
+from pairsieve.scan import Scan
+
+RECALLS = (0.1, 0.2, 0.5)
+
+
+def exact_figures(scan: Scan, positives: Ids, stated_negatives: Ids) -> tuple[dict[str, Any], Curve]:
+    """Exact figures over all pairs, and beside them what the stated pairs alone would claim."""
+    measures = measure_exactly(scan, positives)
+    curve = measures.curve
+    found = figures(
+        curve,
+        measures.pairs,
+        "exact",
+        Estimate.exact(curve.average_precision(), measures.pairs),
+        {r: Estimate.exact(curve.precision_at_recall(r), measures.pairs) for r in RECALLS},
+    )
+    claims = balanced_figures(scan, positives, stated_negatives)
+    return found | ({"balanced": claims} if claims else {}), curve
+
+
+def balanced_figures(scan: Scan, positives: Ids, stated_negatives: Ids) -> dict[str, Any]:
+    """What an evaluation on the stated pairs alone would claim; empty where no negatives are stated."""
+    if len(stated_negatives) == 0:
+        return {}
+    mine, others = scan.scores(positives), scan.scores(stated_negatives)
+    curve = curve_from_scores(mine, others)
+    claims: dict[str, Any] = {
+        "pairs": len(mine) + len(others),
+        "positives": len(mine),
+        "average_precision": curve.average_precision(),
+        "best_f1": curve.best_f1().as_json(),
+    }
+    if not scan.space.symmetric:
+        ids = np.concatenate([positives, stated_negatives])
+        labels = np.arange(len(ids)) < len(mine)
+        claims["by_question"] = rank_measures(ids, np.concatenate([mine, others]), labels).as_json()
+    return claims
+
+
+def figures(
+    curve: Curve, pairs: int, method: str, ap: Estimate, precisions: Mapping[float, Estimate]
+) -> dict[str, Any]:
+    """The figures of one evaluation, as `--json` prints them."""
+    return {
+        "pairs": pairs,
+        "positives": int(curve.positives),
+        "method": method,
+        "average_precision": ap.as_json(),
+        "precision_at_recall": {f"{r:g}": p.as_json() for r, p in precisions.items()},
+        "best_f1": curve.best_f1().as_json(),
+    }
+
+
+def digits(value: float) -> str:
+    """Four decimals; small figures keep two digits instead of turning into zero."""
+    return f"{value:.4f}" if value >= 0.001 or value == 0 else f"{value:.1e}"
+
+
+def figures_table(answer: Mapping[str, Any]) -> str:
+    """The same figures for a person; `answer` also holds `task` and `split`."""
+    sampled = answer["method"] == "estimated"
+
+    def number(estimate: Mapping[str, Any]) -> str:
+        interval = f"   [{digits(estimate['low'])}, {digits(estimate['high'])}]" if sampled else ""
+        return f"{digits(estimate['value'])}{interval}"
+
+    one_in = answer["pairs"] / answer["positives"]
+    best = answer["best_f1"]
+    lines = [
+        f"{answer['task']}, split {answer['split']}: {answer['pairs']:,} pairs, "
+        f"{answer['positives']:,} positive (one in {one_in:,.0f}); {answer['method']}",
+        "",
+        f"  average precision        {number(answer['average_precision'])}",
+    ]
+    for recall, estimate in answer["precision_at_recall"].items():
+        lines.append(f"  precision at recall {recall:<4} {number(estimate)}")
+    at = f"at score {best['threshold']:.4f}"
+    if "precision" in best:
+        at += f": precision {best['precision']:.4f}, recall {best['recall']:.4f}"
+    lines.append(f"  best F1                  {digits(best['value'])}   {at}")
+    if "corrected_precision" in answer:
+        fixed = answer["corrected_precision"]
+        lines.append(
+            f"  corrected precision      {fixed['value']:.4f}   [{fixed['low']:.4f}, {fixed['high']:.4f}] "
+            f"at recall {fixed['recall']:g}, after {fixed['n']} manual labels"
+        )
+    if "balanced" in answer:
+        claims = answer["balanced"]
+        lines += [
+            "",
+            f"  On its {claims['pairs']:,} stated pairs alone the same scores would claim: average precision "
+            f"{claims['average_precision']:.4f}, best F1 {claims['best_f1']['value']:.4f}.",
+        ]
+    return "\n".join(lines)
