@@ -126,7 +126,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=2048)
     parser.add_argument("--lists", type=int, default=0, help="of the index; 0: its default, 4·√texts")
     # The index's own default, a sixteenth of its lists, reads 100 TB at a million texts: hours on two cores.
-    parser.add_argument("--probes", type=int, default=16, help="lists looked at for a text; 0: its default")
+    parser.add_argument("--probes", type=int, default=8, help="lists looked at for a text; 0: its default")
     parser.add_argument("--recall-rows", type=int, default=500, help="rows whose recall is measured")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--json", action="store_true")

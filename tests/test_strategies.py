@@ -22,7 +22,9 @@ def test_the_kit_catches_who_breaks_it():
         check_strategy(lambda view, budget, rng: Selection(view.logits.best(budget).ids, "forgetful"))
     with pytest.raises(AssertionError, match="same generator"):
         fresh = np.random.default_rng()
-        check_strategy(lambda view, budget, rng: Selection(view.space.sample(budget, fresh, view.asked), "moody"))
+        check_strategy(
+            lambda view, budget, rng: Selection(view.space.sample(budget, fresh, view.asked), "moody")
+        )
 
 
 def test_uncertain_pairs_lie_on_both_sides_of_one_half():

@@ -33,7 +33,7 @@ FAMILIES: tuple[Family, ...] = SERVICES + MACHINES + LIVING
 SIZE_SHARES = (0.57, 0.28, 0.09, 0.033, 0.012, 0.007, 0.005, 0.003)  # of meanings with 1, 2, … 8 texts
 ECHO_SHARE = 0.15  # of texts: those that copy a near miss's sentence and surroundings
 SAME_PATTERN_SHARE = 0.4  # of texts: those that keep the first pattern of their cluster
-OPENING_SHARE, SETTING_SHARE, CLOSING_SHARE = 0.5, 0.6, 0.5
+OPENING_SHARE, SETTING_SHARE, CLOSING_SHARE = 0.4, 0.55, 0.4
 TYPO_SHARE, SECOND_TYPO_SHARE = 0.2, 0.03
 _STYLE = 16  # numbers that settle the wording of a text; their places are named in `_write`
 _ROUGH = 9  # numbers that settle its typing errors, capitals and marks
@@ -194,7 +194,7 @@ def _capitals(text: str) -> str:
 
 
 def _roughen(text: str, rough: Sequence[float]) -> str:
-    """The text as typed by people in a hurry: swapped, dropped and doubled letters, no capitals, odd marks."""
+    """The text as typed in a hurry: letters swapped, dropped and doubled, no capitals, odd marks."""
     if rough[0] < TYPO_SHARE:
         text = _mistype(text, rough[1], rough[2], rough[3])
     if rough[0] < SECOND_TYPO_SHARE:
@@ -242,7 +242,7 @@ def _near_misses(
     found: list[tuple[int, int]] = []
     for number in range(len(FAMILIES)):
         rows = np.flatnonzero(family == number)
-        bags = [sorted(set(_words(texts[row]))) for row in rows]
+        bags = [sorted(set(_words(texts[row]))) for row in rows.tolist()]
         column = {word: at for at, word in enumerate(sorted({word for bag in bags for word in bag}))}
         has = np.zeros((len(rows), len(column)), dtype=np.float32)  # counts stay far below 2**24: exact
         for at, bag in enumerate(bags):

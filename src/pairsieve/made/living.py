@@ -1,4 +1,4 @@
-"""What do people ask about living things and the home? Families of food, plants, animals, bodies and walls."""
+"""What do people ask about food, plants, animals, bodies and the home? Families of living and dwelling."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ TIMES = (
 
 OPENINGS = (
     "hi,", "hello,", "hey everyone,", "hi all,", "good morning,", "dear community,", "quick question:",
-    "sorry if this was asked already:", "silly question, but", "first post here.", "just curious:",
-    "help!", "long time reader here.", "I searched for ages and found nothing.", "so,", "ok,",
-    "please be kind,", "not sure this is the right place,",
+    "sorry if asked before:", "silly question, but", "first post here.", "just curious:",
+    "help!", "long time reader here.", "I found nothing on this.", "so,", "ok,",
+    "please be kind,", "wrong place maybe,",
 )  # fmt: skip
 
 SETTINGS = (
@@ -35,10 +35,10 @@ SETTINGS = (
     "I live in {place}.",
     "greetings from {place}!",
     "my {person} and I have a bet:",
-    "I am sitting in a café in {place}.",
+    "sitting in a café in {place},",
     "my {person} is driving me crazy with this:",
     "I am [17|23|34|48|61|70] and from {place}.",
-    "talking to my {person} yesterday this came up:",
+    "my {person} brought this up:",
     "in {place} nobody could tell me,",
     "my {person} from {place} is visiting.",
     "I am [a single parent|a night worker|retired|unemployed|an exchange student] in {place}.",

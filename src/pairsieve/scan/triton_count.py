@@ -6,7 +6,7 @@ the rest. Additions go to one of several copies of the counts, so that the crowd
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import triton
 import triton.language as tl
@@ -19,21 +19,21 @@ ROUNDS = 16
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
-def _count_kernel(
-    scores: Any,
-    total: Any,
-    start: Any,
-    thresholds: Any,
-    low: Any,
-    scale: Any,
-    last_bin: Any,
-    copies: Any,
-    slots: Any,
-    counts: Any,
+def _count_kernel(  # type: ignore[no-untyped-def]
+    scores,
+    total,
+    start,
+    thresholds,
+    low,
+    scale,
+    last_bin,
+    copies,
+    slots,
+    counts,
     steps: tl.constexpr,
     block: tl.constexpr,
     rounds: tl.constexpr,
-) -> None:
+):  # Triton reads annotations as code: only constexpr may stand here
     program = tl.program_id(0)
     base = program.to(tl.int64) * block * rounds
     mine = counts + (program % copies).to(tl.int64) * slots

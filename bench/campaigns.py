@@ -1,0 +1,121 @@
+"""How good is a whole campaign, over several seeds? Test AP over all pairs after every label is bought.
+
+    python bench/campaigns.py --task TASK --encoder FOLDER --seeds 3 [--strategy uncertainty] [--rounds 4]
+        [--learner full] [--left-prefix "query: "] [--right-prefix "passage: "] [--out FOLDER]
+
+Each seed is a campaign of its own in --out, resumable like any other; the test split is measured exactly,
+once, after the last round. Prints one row a strategy: mean and standard error over seeds, positives
+found, seconds by phase, and the untrained encoder's AP beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from pairsieve.campaign import Campaign, create_campaign, round_line
+from pairsieve.settings import Schedule
+
+
+def one_campaign(args: argparse.Namespace, strategy: str, seed: int, cache: Path) -> dict:
+    folder = args.out / f"{args.task.name}-{strategy.replace(':', '-').replace('/', '-')}-{seed}"
+    began = time.perf_counter()
+    if not (folder / "campaign.toml").exists():
+        create_campaign(
+            folder,
+            args.task,
+            strategy=strategy,
+            encoder=str(args.encoder),
+            learner=args.learner,
+            seed=seed,
+            search=args.search,
+            left_prefix=args.left_prefix,
+            right_prefix=args.right_prefix,
+            schedule=Schedule(first_batch=args.first_batch, growth=args.growth, rounds=args.rounds),
+            device=args.device,
+            learning_rate=args.learning_rate,
+        )
+    campaign = Campaign(folder, cache)
+    campaign.run(lambda words: print(f"  {folder.name}: {words}", flush=True))
+    rounds = campaign.status()["rounds"]
+    seconds = time.perf_counter() - began
+    part = campaign.task.splits[args.split]
+    last = campaign.latest()
+    frozen = campaign.measure(campaign.matcher(0), part, 0)
+    test = campaign.measure(campaign.matcher(last), part, last)
+    print(
+        f"  {folder.name}: {args.split} AP {test['average_precision']['value']:.4f}, "
+        f"{seconds:.1f} s for the campaign; {round_line(rounds[-1])}",
+        flush=True,
+    )
+    return {
+        "strategy": strategy,
+        "seed": seed,
+        "labels": rounds[-1]["labels"],
+        "asked": [row["labels"] for row in rounds],
+        "positives": rounds[-1]["positives"],
+        "positives_by_round": [row["positives"] for row in rounds],
+        "average_precision": test["average_precision"]["value"],
+        "precision_at_recall_0.2": test["precision_at_recall"]["0.2"]["value"],
+        "frozen_average_precision": frozen["average_precision"]["value"],
+        "dev_by_round": [row.get("average_precision", {}).get("value") for row in rounds],
+        "seconds": seconds,
+        "seconds_by_phase": {
+            phase: round(sum(row["seconds"].get(phase, 0.0) for row in rounds), 1)
+            for phase in ("embed", "select", "train", "measure")
+        },
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--task", type=Path, required=True)
+    parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
+    parser.add_argument("--strategy", action="append", default=[])
+    parser.add_argument("--learner", default="auto")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-batch", type=int, default=2048)
+    parser.add_argument("--growth", type=float, default=1.5)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--search", default="exact")
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--left-prefix", default="")
+    parser.add_argument("--right-prefix", default="")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--learning-rate", type=float, default=None)
+    parser.add_argument("--out", type=Path, default=None)
+    parser.add_argument("--json", type=Path, default=None, help="also write the rows here")
+    args = parser.parse_args()
+    args.out = args.out or Path(tempfile.mkdtemp(prefix="campaigns-"))
+    args.out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for strategy in args.strategy or ["uncertainty"]:
+        for seed in range(args.seeds):
+            rows.append(one_campaign(args, strategy, seed, args.out / "cache"))
+            if args.json:
+                args.json.write_text(json.dumps(rows, indent=1))
+    print(f"\n{args.task.name}, {args.split}, encoder {Path(str(args.encoder)).name}, learner {args.learner}")
+    print(
+        f"{'strategy':<24}{'labels':>9}{'positives':>11}{'AP':>9}{'s.e.':>8}{'P@R20':>8}{'frozen':>8}{'seconds':>9}"
+    )
+    for strategy in dict.fromkeys(row["strategy"] for row in rows):
+        mine = [row for row in rows if row["strategy"] == strategy]
+        ap = [row["average_precision"] for row in mine]
+        error = statistics.stdev(ap) / len(ap) ** 0.5 if len(ap) > 1 else float("nan")
+        mean = statistics.mean
+        print(
+            f"{strategy:<24}{mine[0]['labels']:>9,}{mean([r['positives'] for r in mine]):>11,.0f}"
+            f"{mean(ap):>9.4f}"
+            f"{error:>8.4f}{mean([r['precision_at_recall_0.2'] for r in mine]):>8.4f}"
+            f"{mine[0]['frozen_average_precision']:>8.4f}{mean([r['seconds'] for r in mine]):>9.1f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
