@@ -32,9 +32,10 @@ def say(words: str) -> None:
 
 def main() -> None:
     """Run the command line; a failure the user can act on is printed in words, without a traceback."""
-    import pairsieve.cli.data
     import pairsieve.cli.campaign
-    import pairsieve.cli.evaluate  # each adds its commands to `app`
+    import pairsieve.cli.data
+    import pairsieve.cli.demo
+    import pairsieve.cli.evaluate  # noqa: F401  (each adds its commands to `app`)
 
     try:
         app()

@@ -60,14 +60,15 @@ def open_scan(
     if device == "auto":
         device = "cuda" if _has_cuda() else "cpu"
     double = float(space.size) * left.shape[1] <= DOUBLE_BELOW
-    kind = np.float64 if double else np.float32
-    mine = unit_rows(left, kind)
-    yours = mine if other is left else unit_rows(other, kind)
     if device.startswith("cuda"):
         from pairsieve.scan.cuda import CudaScan
 
-        return CudaScan(space, mine, yours, double=double, device=device)
+        return CudaScan(space, left, other, double=double, device=device)
     from pairsieve.scan.cpu import CpuScan
+
+    kind = np.float64 if double else np.float32
+    mine = unit_rows(left, kind)
+    yours = mine if other is left else unit_rows(other, kind)
 
     return CpuScan(space, mine, yours, double=double, threads=threads)
 

@@ -44,14 +44,15 @@ class CudaScan:
         device: str = "cuda",
         tile: int = 0,
     ) -> None:
-        """`left`, `right`: unit rows (n, d); `double` multiplies in float64 and rounds to float32."""
+        """`left`, `right`: rows (n, d) of any length; `double` multiplies in float64, rounded to float32."""
         import torch
 
         self.space, self.device, self.double = space, device, double
         widest = max(space.shape)
         self.tile = tile or min(16384, 1 << max(10, (widest - 1).bit_length()))
-        self._left = torch.as_tensor(left, device=device)
-        self._right = self._left if right is left else torch.as_tensor(right, device=device)
+        kind = torch.float64 if double else torch.float32
+        self._left = unit_rows_on(device, left, kind)
+        self._right = self._left if right is left else unit_rows_on(device, right, kind)
         self._ready: dict[tuple[str, int], torch.Tensor] = {}
         self._out = torch.empty(self.tile, self.tile, device=device)
 
@@ -212,6 +213,19 @@ class CudaScan:
         import torch
 
         return torch.as_tensor(rows, device=self.device)
+
+
+def unit_rows_on(device: str, matrix: NDArray[Any], kind: torch.dtype) -> torch.Tensor:
+    """`pairsieve.scan.unit_rows` on the device: scaled in float64, piece by piece; a row of zeros stays zero."""
+    import torch
+
+    out = torch.empty(matrix.shape, dtype=kind, device=device)
+    for first in range(0, len(matrix), 65536):
+        piece = np.ascontiguousarray(matrix[first : first + 65536])
+        part = torch.from_numpy(piece.copy() if not piece.flags.writeable else piece).to(device).double()
+        length = part.square().sum(1, keepdim=True).sqrt()
+        out[first : first + 65536] = (part / torch.where(length == 0, 1.0, length)).to(kind)
+    return out
 
 
 class _Counter:

@@ -77,7 +77,8 @@ def index_neighbours(
 ) -> tuple[NDArray[np.int64], Scores]:
     """Each left row's `count` nearest right rows by a Faiss index over unit rows; -1 where fewer were found.
 
-    `lists` and `probes` default to 4·√n lists of which a sixteenth, at least 16, are probed.
+    `lists` defaults to 4·√n, `probes` to 16: at a million texts that visits one in 250 of them, and
+    `neighbour_recall` says what it cost.
     """
     import faiss
 
@@ -92,7 +93,7 @@ def index_neighbours(
         index.cp.seed = 1234
         sample = np.random.default_rng(0).choice(size, min(size, 64 * lists), replace=False)
         index.train(right[np.sort(sample)])
-        index.nprobe = min(probes or max(16, lists // 16), lists)
+        index.nprobe = min(probes or 16, lists)
     else:
         index = faiss.IndexHNSWFlat(width, 32, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction = 80

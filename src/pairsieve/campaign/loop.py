@@ -1,23 +1,19 @@
-"""How are N labels spent? Rounds of choose → ask → train → measure, in one folder that can always go on.
+"""Where does a campaign stand, and what comes next? Running again is resuming.
 
 `next_step` reads the ledger and the figures and knows where the campaign is; there is no other state.
-Everything a step makes is an artifact under a key that names all it was made from, so running again is
-resuming, and a torn artifact is built again.
-
-    DIR/campaign.toml     the settings          DIR/artifacts/   selections, models, embeddings
-    DIR/ledger.sqlite     questions, answers    DIR/rounds/      the figures of each round
+Everything a step makes is an artifact under a key that names all it was made from, so what was finished
+before a kill is found again, and a torn artifact is built again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,29 +22,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.artifacts import ArtifactStore, key_digest, load_array, save_array
+from pairsieve.campaign.checks import check_settings
+from pairsieve.campaign.figures import read_json, read_sealed, round_line, write_sealed
+from pairsieve.campaign.view import View
 from pairsieve.contracts import LabelSource, Selection, generator_for
-from pairsieve.errors import InputError, PoolExhausted, SettingsError, nearest
+from pairsieve.errors import SettingsError
 from pairsieve.ledger import Ledger, open_ledger
-from pairsieve.pairs import Ids, PairSpace, ScoredPairs, is_member, pair_rows
+from pairsieve.pairs import Ids, is_member, pair_rows
 from pairsieve.settings import (
     CAMPAIGN_FILE,
     CampaignSettings,
     load_settings,
     portable_task,
     save_settings,
-    write_atomically,
 )
 from pairsieve.sources import TruthSource
 from pairsieve.strategies import Named, strategy_named
 from pairsieve.tasks import Collection, Split, Task, load_task
 
 if TYPE_CHECKING:
-    from pairsieve.models import CosineMatcher, FullLearner, ProjectionLearner, ProjectionMatcher
-    from pairsieve.search import Found, PairSearch
+    from pairsieve.campaign.view import Trained
+    from pairsieve.models import FullLearner, ProjectionLearner
+    from pairsieve.search import PairSearch
 
-    Trained = CosineMatcher | ProjectionMatcher
-
-log = logging.getLogger("pairsieve")
 Rows = NDArray[np.float32]
 
 
@@ -91,31 +87,10 @@ def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaig
     made = CampaignSettings(
         task=portable_task(task_folder, folder), task_fingerprint=task.fingerprint, **settings
     )
-    _check_against(made, task)
+    check_settings(made, task)
     folder.mkdir(parents=True, exist_ok=True)
     save_settings(folder / CAMPAIGN_FILE, made)
     return Campaign(folder)
-
-
-def _check_against(settings: CampaignSettings, task: Task) -> None:
-    for name in (settings.split, *settings.measure_splits):
-        if name not in task.splits:
-            raise SettingsError(f"task {task.name!r} has no split {name!r}. {nearest(name, task.splits)}.")
-    strategy_named(settings.strategy)
-    from pairsieve.models import LEARNERS
-    from pairsieve.models.folders import folder_named, weight_files
-
-    if settings.learner not in LEARNERS:
-        raise SettingsError(f"unknown learner {settings.learner!r}. {nearest(settings.learner, LEARNERS)}.")
-    weight_files(
-        folder_named(settings.encoder)
-    )  # an encoder that cannot be opened is refused now, not in round 1
-    size, budget = task.splits[settings.split].space.size, settings.schedule.budget()
-    if budget > size:
-        raise PoolExhausted(
-            f"the schedule asks for {budget:,} distinct pairs, {size:,} are in {settings.split}. "
-            "Lower --first-batch, --growth or --rounds."
-        )
 
 
 class Campaign:
@@ -176,19 +151,22 @@ class Campaign:
     def run(self, say: Callable[[str], None] = lambda words: None) -> Step:
         """Go on until finished, or until people owe answers. Returns where it stopped."""
         with self._alone():
-            _ = self.task
+            check_settings(self.settings, self.task)  # the file may have been edited since `init`
             while True:
-                step = next_step(self.ledger.counts(), self._measured(), self.settings.schedule.rounds)
+                step = self._next()
                 if step.name == "choose":
                     self._choose(step.round)
                 elif step.name == "label":
-                    if not self._label(step.round):
-                        return step
+                    self._label(step.round)
+                    if len(self.ledger.open_questions(step.round)):
+                        return self._next()
                 elif step.name == "train":
-                    row = self._train_and_measure(step.round)
-                    say(round_line(row))
+                    say(round_line(self._train_and_measure(step.round)))
                 else:
                     return step
+
+    def _next(self) -> Step:
+        return next_step(self.ledger.counts(), self._measured(), self.settings.schedule.rounds)
 
     def step(self) -> Step:
         """What comes next, without doing it."""
@@ -196,7 +174,7 @@ class Campaign:
 
     def figures(self) -> dict[int, dict[str, Any]]:
         """The figures of each measured round; a torn or altered file counts as not measured."""
-        read = (_read_sealed(path) for path in sorted((self.folder / "rounds").glob("round-*.json")))
+        read = (read_sealed(path) for path in sorted((self.folder / "rounds").glob("round-*.json")))
         return {row["round"]: row for row in read if row is not None}
 
     def status(self) -> dict[str, Any]:
@@ -225,8 +203,29 @@ class Campaign:
     # ── one round ───────────────────────────────────────────────────────────────────────────────
 
     def _choose(self, number: int) -> None:
-        told, asked = self.settings, self.ledger.asked()
+        folder = self._selection(number, self.ledger.asked())
+        ids, info = load_array(folder / "ids.npy"), read_json(folder / "selection.json")
+        chance = load_array(folder / "chance.npy") if info["has_chance"] else None
+        left, right = pair_rows(ids)
+        # Before the questions: once they are asked, a resumed run does not come by here again.
+        write_sealed(self._round_file("selection", number), info)
+        self.ledger.ask(
+            number,
+            ids,
+            [self.split.left.keys[row] for row in left.tolist()],
+            [self.split.right.keys[row] for row in right.tolist()],
+            info["why"],
+            info["strategy"],
+            chance,
+        )
+        self._forget_embeddings(number - 1)
+
+    def _selection(self, number: int, asked: Ids) -> Path:
+        """The folder of the pairs chosen for a round, after `asked`."""
+        told = self.settings
         key = {
+            "task": told.task_fingerprint,
+            "split": told.split,
             "round": number,
             "strategy": told.strategy,
             "seed_set": told.seed_set,
@@ -236,26 +235,12 @@ class Campaign:
             "seed": told.seed,
             "budget": told.schedule.batches()[number - 1],
         }
-        folder = self.store.get("selection", key, lambda place: self._write_selection(place, number, asked))
-        ids, info = load_array(folder / "ids.npy"), _read_json(folder / "selection.json")
-        chance = load_array(folder / "chance.npy") if info["has_chance"] else None
-        left, right = pair_rows(ids)
-        keys = self.split.left.keys, self.split.right.keys
-        self.ledger.ask(
-            number,
-            ids,
-            [keys[0][row] for row in left.tolist()],
-            [keys[1][row] for row in right.tolist()],
-            info["why"],
-            info["strategy"],
-            chance,
-        )
-        write_atomically(self._info_path(number), json.dumps(info))
+        return self.store.get("selection", key, lambda place: self._write_selection(place, number, asked))
 
     def _write_selection(self, place: Path, number: int, asked: Ids) -> None:
         began = time.perf_counter()
         self._seconds = {}
-        view = _View(self, number, asked)
+        view = View(self.split, self.settings.task, self.search, number, asked)
         strategy = self.strategy
         if number == 1 and strategy.needs_model:
             strategy = strategy_named(self.settings.seed_set)
@@ -284,15 +269,15 @@ class Campaign:
                 f"got {len(ids):,}. Run pairsieve.testing.check_strategy on it."
             )
 
-    def _label(self, number: int) -> bool:
-        """Let every source answer what it can; True when the round is complete."""
+    def _label(self, number: int) -> None:
+        """Let every source answer what it can."""
         for source in self.sources():
             waiting = self.ledger.open_questions(number)
             if len(waiting):
                 self.ledger.answer(source.answer(waiting), who=source.name, source=source.name)
-        return len(self.ledger.open_questions(number)) == 0
 
     def _train_and_measure(self, number: int) -> dict[str, Any]:
+        info = self._selection_info(number)
         self._seconds = {}
         matcher = self.matcher(number)
         measures: dict[str, dict[str, Any]] = {}
@@ -301,8 +286,7 @@ class Campaign:
             if part.has_truth and len(part.positives):
                 measures[name] = self.measure(matcher, part, number)
         counts = [c for c in self.ledger.counts() if c.round <= number]
-        info = self._selection_info(number)
-        seconds = {"embed": 0.0, **info.get("seconds", {})}
+        seconds = {"embed": 0.0, **info["seconds"]}
         for phase, spent in self._seconds.items():
             seconds[phase] = seconds.get(phase, 0.0) + spent
         first: dict[str, Any] = next(iter(measures.values()), {})
@@ -315,11 +299,11 @@ class Campaign:
             "measures": measures,
             "head": {"weight": matcher.weight, "bias": matcher.bias},
             "threshold": -matcher.bias / matcher.weight if matcher.weight > 0 else None,
-            "search": info.get("search"),
+            "search": info["search"],
             "model": self._model_key(number),
             "seconds": {phase: round(spent, 3) for phase, spent in seconds.items()},
         }
-        _write_sealed(self.folder / "rounds" / f"round-{number:03d}.json", row)
+        write_sealed(self._round_file("round", number), row)
         return row
 
     def measure(self, matcher: Trained, part: Split, number: int) -> dict[str, Any]:
@@ -343,7 +327,7 @@ class Campaign:
         if number == 0:
             return learner.pretrained()
         place = self.store.get("model", self._model_parts(number), lambda p: self._fit(p, number))
-        self._note("train", _read_json(place / "seconds.json")["train"])
+        self._note("train", read_json(place / "seconds.json")["train"])
         if isinstance(learner, ProjectionLearner):
             return load_map(place, learner.encoder)
         return load_matcher(place, learner.encoder.requested_device)
@@ -400,10 +384,10 @@ class Campaign:
             rows: Rows = load_array(place / "rows.npy", mmap=True)
             return rows
 
-    def forget_embeddings(self, number: int) -> None:
-        """Drop what a round's own encoder embedded; it can be made again from the model."""
-        for manifest in (self.folder / "artifacts" / "embeddings").glob("*/manifest.json"):
-            if (_read_json(manifest).get("key") or {}).get("round") == number:
+    def _forget_embeddings(self, number: int) -> None:
+        """Drop what a round's own encoder embedded, once it has chosen; it can be made again."""
+        for manifest in (self.store.folder / "embeddings").glob("*/manifest.json"):
+            if f'"round": {number},' in manifest.read_text():
                 shutil.rmtree(manifest.parent, ignore_errors=True)
 
     def search(self, number: int) -> tuple[PairSearch, Trained]:
@@ -454,13 +438,15 @@ class Campaign:
         }
 
     def _selection_info(self, number: int) -> dict[str, Any]:
-        path = self._info_path(number)
-        return _read_json(path) if path.is_file() else {}
+        """How the pairs of a round were chosen; where its file is torn, they are chosen again to tell."""
+        info = read_sealed(self._round_file("selection", number))
+        if info is None:
+            info = read_json(self._selection(number, self.ledger.asked(number - 1)) / "selection.json")
+            write_sealed(self._round_file("selection", number), info)
+        return info
 
-    def _info_path(self, number: int) -> Path:
-        path = self.folder / "rounds" / f"selection-{number:03d}.json"
-        path.parent.mkdir(exist_ok=True)
-        return path
+    def _round_file(self, kind: str, number: int) -> Path:
+        return self.folder / "rounds" / f"{kind}-{number:03d}.json"
 
     def _note(self, phase: str, seconds: float) -> None:
         self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
@@ -486,101 +472,8 @@ class Campaign:
             yield
 
 
-class _View:
-    """What a strategy sees of a round."""
-
-    def __init__(self, campaign: Campaign, number: int, asked: Ids) -> None:
-        self._campaign = campaign
-        self.round, self.asked = number, asked
-        self.searched: dict[str, Any] | None = None
-        self._searches: dict[int, tuple[PairSearch, Trained]] = {}
-
-    @property
-    def space(self) -> PairSpace:
-        return self._campaign.split.space
-
-    def best(self, count: int) -> ScoredPairs:
-        search, matcher = self._search(self.round - 1)
-        return self._logits(search.best(count, self.asked), matcher)
-
-    def closest(self, logit: float, count: int) -> ScoredPairs:
-        search, matcher = self._search(self.round - 1)
-        centre = (logit - matcher.bias) / matcher.weight if matcher.weight > 0 else 0.0
-        return self._logits(search.closest(float(np.clip(centre, -2, 2)), count, self.asked), matcher)
-
-    def static(self, count: int) -> ScoredPairs:
-        search, matcher = self._search(0)
-        return self._logits(search.best(count, self.asked), matcher)
-
-    def stated(self) -> tuple[Ids, NDArray[np.bool_]]:
-        part = self._campaign.split
-        if len(part.stated_negatives) == 0:
-            raise InputError(
-                f"split {part.name!r} states no negative pairs",
-                where=self._campaign.settings.task,
-                remedy="Choose another strategy or seed set, or make the task with --labels",
-            )
-        ids = np.union1d(part.positives, part.stated_negatives)
-        free = ids[~is_member(ids, self.asked)]
-        return free, is_member(free, part.positives)
-
-    def oracle(self) -> Ids:
-        part = self._campaign.split
-        if not part.has_truth:
-            raise InputError(
-                f"split {part.name!r} has no truth",
-                where=self._campaign.settings.task,
-                why="stratified sampling assumes that every positive is known",
-                remedy="Choose another strategy, such as uncertainty",
-            )
-        return part.positives
-
-    def _search(self, number: int) -> tuple[PairSearch, Trained]:
-        if number not in self._searches:
-            self._searches[number] = self._campaign.search(number)
-        return self._searches[number]
-
-    def _logits(self, found: Found, matcher: Trained) -> ScoredPairs:
-        self.searched = {"method": found.method, "recall": found.recall.as_json()}
-        logits = matcher.weight * found.pairs.scores + matcher.bias
-        return replace(found.pairs, scores=logits.astype(np.float32))
-
-
-def round_line(row: dict[str, Any]) -> str:
-    """One round in one line."""
-    ap = row.get("average_precision", {}).get("value")
-    split = next(iter(row.get("measures", {})), "")
-    quality = f", {split} AP {ap:.4f}" if ap is not None else ""
-    spent = sum(row["seconds"].values())
-    return f"round {row['round']}: {row['labels']:,} labels, {row['positives']:,} positives{quality} ({spent:.1f} s)"
-
-
 def _digest(*arrays: NDArray[Any]) -> str:
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.dtype} {array.shape}\n".encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
-
-
-def _write_sealed(path: Path, row: dict[str, Any]) -> None:
-    body = json.dumps(row, sort_keys=True)
-    seal = hashlib.sha256(body.encode()).hexdigest()
-    write_atomically(path, json.dumps({"sha256": seal, "figures": json.loads(body)}, indent=1))
-
-
-def _read_sealed(path: Path) -> dict[str, Any] | None:
-    try:
-        held = json.loads(path.read_text())
-        body = json.dumps(held["figures"], sort_keys=True)
-        if hashlib.sha256(body.encode()).hexdigest() == held["sha256"]:
-            figures: dict[str, Any] = held["figures"]
-            return figures
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    log.warning("%s is torn or altered; the round will be measured again", path)
-    return None

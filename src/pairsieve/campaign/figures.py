@@ -1,0 +1,60 @@
+"""What was measured, and is it still what was written? Small sealed files, and a round in one line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from pairsieve.errors import ArtifactError
+from pairsieve.settings import write_atomically
+
+log = logging.getLogger("pairsieve")
+
+
+def write_sealed(path: Path, row: dict[str, Any]) -> None:
+    """Write a row of figures whole or not at all, with the sha256 of its contents beside it."""
+    body = json.dumps(row, sort_keys=True)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, json.dumps({"sha256": _seal(body), "figures": json.loads(body)}, indent=1))
+    except OSError as error:
+        raise ArtifactError(
+            f"{path}: cannot be written ({error.strerror}). All that was done before is kept. "
+            "Make room or allow writing there, and run again."
+        ) from error
+
+
+def read_sealed(path: Path) -> dict[str, Any] | None:
+    """The row that was written; None, with a warning, where the file was torn or altered, and where it is not."""
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        figures: dict[str, Any] = held["figures"]
+        if _seal(json.dumps(figures, sort_keys=True)) == held["sha256"]:
+            return figures
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    log.warning("%s is torn or altered. It is not used; it is made again.", path)
+    return None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def round_line(row: dict[str, Any]) -> str:
+    """One round in one line."""
+    ap = row.get("average_precision", {}).get("value")
+    split = next(iter(row.get("measures", {})), "")
+    quality = f", {split} AP {ap:.4f}" if ap is not None else ""
+    spent = sum(row["seconds"].values())
+    return f"round {row['round']}: {row['labels']:,} labels, {row['positives']:,} positives{quality} ({spent:.1f} s)"
+
+
+def _seal(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()
