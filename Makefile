@@ -27,5 +27,8 @@ check: install         ## style, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: install          ## docs/cli.md and docs/settings.md from the code
+	$(BIN)/python docs/generate.py
+
 clean:
 	rm -rf $(VENV) demo-out .pytest_cache .mypy_cache .ruff_cache

@@ -173,10 +173,13 @@ def demo_table(result: dict[str, Any]) -> str:
     ]
     lines += [_line(name, rows[-1]) for name, rows in result["strategies"].items()]
     adaptive, random = (result["strategies"][name][-1] for name in ("uncertainty", "random"))
+    chosen = (
+        f"Of {adaptive['labels']:,} labels, {adaptive['positives']:,} were matches when the model chose, "
+        f"{random['positives']:,} at random."
+    )
     lines += [
         "",
-        f"Of {adaptive['labels']:,} labels, {adaptive['positives']:,} were matches when chosen by the model, "
-        + f"{random['positives']:,} at random.",
+        chosen,
         f"Learning curves: {result['plot']}",
         f"{result['matches']:,} matches among {result['pairs']:,} pairs: {result['matches_file']}",
     ]

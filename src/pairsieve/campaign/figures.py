@@ -28,7 +28,7 @@ def write_sealed(path: Path, row: dict[str, Any]) -> None:
 
 
 def read_sealed(path: Path) -> dict[str, Any] | None:
-    """The row that was written; None, with a warning, where the file was torn or altered, and where it is not."""
+    """The row that was written; None where there is no file, and, with a warning, where it was altered."""
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
         figures: dict[str, Any] = held["figures"]
@@ -53,7 +53,8 @@ def round_line(row: dict[str, Any]) -> str:
     split = next(iter(row.get("measures", {})), "")
     quality = f", {split} AP {ap:.4f}" if ap is not None else ""
     spent = sum(row["seconds"].values())
-    return f"round {row['round']}: {row['labels']:,} labels, {row['positives']:,} positives{quality} ({spent:.1f} s)"
+    bought = f"{row['labels']:,} labels, {row['positives']:,} positives"
+    return f"round {row['round']}: {bought}{quality} ({spent:.1f} s)"
 
 
 def _seal(body: str) -> str:

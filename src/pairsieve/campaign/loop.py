@@ -74,7 +74,8 @@ def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaig
     """A new campaign folder. Settings that cannot work (names, splits, budget) are refused here."""
     if (folder / CAMPAIGN_FILE).exists():
         raise SettingsError(
-            f"{folder} already holds a campaign. Go on with: pairsieve run {folder}; or choose another folder."
+            f"{folder} already holds a campaign. Go on with: pairsieve run {folder}, "
+            "or choose another folder."
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SettingsError(f"{folder} exists and is not empty. Choose a new folder for the campaign.")
@@ -112,9 +113,9 @@ class Campaign:
         task = load_task(place)
         if task.fingerprint != self.settings.task_fingerprint:
             raise SettingsError(
-                f"{self.folder} belongs to another task: it began with {self.settings.task_fingerprint[:12]}, "
-                f"{place} now holds {task.fingerprint[:12]}. Put the old task folder back, or begin a new "
-                "campaign with: pairsieve init"
+                f"{self.folder} belongs to another task: it began with "
+                f"{self.settings.task_fingerprint[:12]}, {place} now holds {task.fingerprint[:12]}. "
+                "Put the old task folder back, or begin a new campaign with: pairsieve init"
             )
         return task
 
@@ -143,7 +144,7 @@ class Campaign:
         return learner_named(told.learner, encoder, device, **more)
 
     def sources(self) -> list[LabelSource]:
-        """Who answers, in turn. The truth, where the task has it; people and files come by their own doors."""
+        """Who answers, in turn: the truth, where the task has it; people and files have their own doors."""
         return [TruthSource(self.split.space, self.split.positives)] if self.split.has_truth else []
 
     # ── going on ────────────────────────────────────────────────────────────────────────────────
@@ -265,8 +266,8 @@ class Campaign:
         good = len(ids) == budget == len(np.unique(ids)) and self.split.space.contains(ids).all()
         if not good or is_member(ids, asked).any():
             raise SettingsError(
-                f"strategy {name!r} broke its contract: wanted {budget:,} distinct unasked pairs of the space, "
-                f"got {len(ids):,}. Run pairsieve.testing.check_strategy on it."
+                f"strategy {name!r} broke its contract: wanted {budget:,} distinct unasked pairs of the "
+                f"space, got {len(ids):,}. Run pairsieve.testing.check_strategy on it."
             )
 
     def _label(self, number: int) -> None:
@@ -286,11 +287,11 @@ class Campaign:
             if part.has_truth and len(part.positives):
                 measures[name] = self.measure(matcher, part, number)
         counts = [c for c in self.ledger.counts() if c.round <= number]
-        seconds = {"embed": 0.0, **info["seconds"]}
+        seconds: dict[str, float] = {"embed": 0.0, **info["seconds"]}
         for phase, spent in self._seconds.items():
             seconds[phase] = seconds.get(phase, 0.0) + spent
         first: dict[str, Any] = next(iter(measures.values()), {})
-        row = {
+        row: dict[str, Any] = {
             "round": number,
             "labels": sum(c.labelled for c in counts),
             "positives": sum(c.positives for c in counts),
@@ -375,7 +376,7 @@ class Campaign:
             encoder = matcher.left
             key = {"encoder": encoder.fingerprint, "texts": texts.fingerprint, "prefix": encoder.prefix(side)}
             return self._embedded(self.shared, key, lambda: matcher.embed(texts.texts, side))
-        key = {"model": self._model_key(number), "texts": texts.fingerprint, "side": side, "round": number}
+        key = self._own_rows_key(number, texts, side)
         return self._embedded(self.store, key, lambda: matcher.embed(texts.texts, side))
 
     def _embedded(self, store: ArtifactStore, key: dict[str, Any], make: Callable[[], Rows]) -> Rows:
@@ -384,11 +385,17 @@ class Campaign:
             rows: Rows = load_array(place / "rows.npy", mmap=True)
             return rows
 
+    def _own_rows_key(self, number: int, texts: Collection, side: str) -> dict[str, Any]:
+        """The key of rows that only a round's own encoder gives."""
+        return {"model": self._model_key(number), "texts": texts.fingerprint, "side": side, "round": number}
+
     def _forget_embeddings(self, number: int) -> None:
         """Drop what a round's own encoder embedded, once it has chosen; it can be made again."""
-        for manifest in (self.store.folder / "embeddings").glob("*/manifest.json"):
-            if f'"round": {number},' in manifest.read_text():
-                shutil.rmtree(manifest.parent, ignore_errors=True)
+        for name in (self.settings.split, *self.settings.measure_splits):
+            part = self.task.splits[name]
+            for side, texts in (("left", part.left), ("right", part.right)):
+                place = self.store.place("embeddings", self._own_rows_key(number, texts, side))
+                shutil.rmtree(place, ignore_errors=True)
 
     def search(self, number: int) -> tuple[PairSearch, Trained]:
         """The search over the training split by a round's matcher, as the settings ask for it."""

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from pairsieve.errors import PairsieveError
 
+ORDER = ("demo", "data", "init", "run", "status", "evaluate", "draw", "export")
+
+
+class InOrder(TyperGroup):
+    """Commands in the order in which people meet them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(self.commands, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+
+
 app = typer.Typer(
     name="pairsieve",
+    cls=InOrder,
     help="Find the rare matching pairs among billions, with few labels.",
     no_args_is_help=True,
     add_completion=False,
@@ -30,18 +43,33 @@ def say(words: str) -> None:
     typer.echo(words, err=True)
 
 
-def main() -> None:
-    """Run the command line; a failure the user can act on is printed in words, without a traceback."""
+def all_commands() -> typer.Typer:
+    """The command line with every command in it."""
     import pairsieve.cli.campaign
     import pairsieve.cli.data
     import pairsieve.cli.demo
     import pairsieve.cli.evaluate  # noqa: F401  (each adds its commands to `app`)
 
+    return app
+
+
+def main() -> None:
+    """Run the command line; a failure the user can act on is printed in words, without a traceback."""
+    before = signal.signal(signal.SIGINT, _stop)
     try:
-        app()
+        all_commands()()
     except PairsieveError as error:
         say(f"pairsieve: {error}")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        say("pairsieve: stopped. What was finished is kept; run the same command again to go on.")
-        sys.exit(130)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class Stopped(PairsieveError):
+    """Ctrl-C."""
+
+    exit_code = 130
+
+
+def _stop(*_: object) -> None:
+    raise Stopped("stopped. What was finished is kept; run the same command again to go on.")

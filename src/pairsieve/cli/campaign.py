@@ -44,7 +44,7 @@ def init(
     ),
     as_json: bool = _JSON,
 ) -> None:
-    """Create a campaign: what to label, how many, how they are chosen."""
+    """Create a campaign: what to ask about, and how much."""
     from pairsieve.campaign import create_campaign
     from pairsieve.settings import Schedule
 
@@ -88,7 +88,10 @@ def run(
     ),
     as_json: bool = _JSON,
 ) -> None:
-    """Go on where the campaign stands: choose, ask, train, measure, until finished or people are asked."""
+    """Go on with a campaign, until done or waiting for labels.
+
+    Choose, ask, train, measure, round after round. Running again after any stop goes on where it was.
+    """
     from pairsieve.campaign import Campaign
 
     campaign = Campaign(folder, cache)
@@ -108,7 +111,7 @@ def run(
 
 @app.command()
 def status(folder: Path = _DIR, as_json: bool = _JSON) -> None:
-    """Where the campaign stands: labels, positives, quality and seconds by round."""
+    """Show labels, positives and quality by round."""
     from pairsieve.campaign import Campaign
 
     now = Campaign(folder).status()
@@ -127,7 +130,10 @@ def export(
     round_: int | None = typer.Option(None, "--round", help="Which round's model. [the latest]"),
     as_json: bool = _JSON,
 ) -> None:
-    """Write a round's model as a sentence-transformers folder, with its head and a model card."""
+    """Write a model as a sentence-transformers folder.
+
+    The head that turns a cosine into a probability (head.json) and a model card lie beside it.
+    """
     from pairsieve.campaign import Campaign
 
     campaign = Campaign(folder)
@@ -144,8 +150,8 @@ def export(
     show(
         {"model": str(out), "round": number, "weight": matcher.weight, "bias": matcher.bias},
         as_json,
-        f"{out}: the model of round {number}. Load it with SentenceTransformer({str(out)!r}); a pair matches with "
-        f"probability sigmoid({matcher.weight:.3f} · cosine {matcher.bias:+.3f}).",
+        f"{out}: the model of round {number}. Load it with SentenceTransformer({str(out)!r}); "
+        f"a pair matches with probability sigmoid({matcher.weight:.3f} · cosine {matcher.bias:+.3f}).",
     )
 
 
@@ -223,10 +229,10 @@ def rounds_table(now: dict[str, Any]) -> str:
         p20 = row.get("precision_at_recall", {}).get("0.2", {}).get("value")
         split = next(iter(row.get("measures", {})), split)
         seconds = ", ".join(f"{k} {v:.1f}" for k, v in row.get("seconds", {}).items())
+        cells = ["-" if value is None else f"{value:.4f}" for value in (ap, p20, row.get("threshold"))]
         lines.append(
             f"{row['round']:>5}  {row['labels']:>9,}  {row['positives']:>9,}  "
-            f"{'-' if ap is None else format(ap, '.4f'):>8}  {'-' if p20 is None else format(p20, '.4f'):>8}  "
-            f"{'-' if row.get('threshold') is None else format(row['threshold'], '.4f'):>9}  {seconds}"
+            f"{cells[0]:>8}  {cells[1]:>8}  {cells[2]:>9}  {seconds}"
         )
     if split:
         lines.append(f"AP and P@R20: exact, over all pairs of {split}.")

@@ -14,7 +14,7 @@ from pairsieve.tasks.folder import check_replaceable
 from pairsieve.tasks.tables import Side
 
 data = typer.Typer(
-    help="Make a task folder: QQP, WikiQA, a matching benchmark, or your own tables.",
+    help="Make a task folder from your tables or a benchmark.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -18,7 +18,11 @@ def demo(
     seed: int = typer.Option(0, "--seed", min=0, help="Seed of the questions and of everything after."),
     as_json: bool = typer.Option(False, "--json", help="Print the figures as JSON."),
 ) -> None:
-    """Uncertainty, static retrieval and random side by side on made questions. No network needed."""
+    """See the method at work on made questions, offline.
+
+    Uncertainty, static retrieval and random sampling spend the same number of labels; the table shows what
+    each was worth over all pairs, beside what a balanced sample would have claimed.
+    """
     from pairsieve.demo import demo_table, run_demo
 
     result = run_demo(out, texts, seed, say)

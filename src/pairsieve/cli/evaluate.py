@@ -30,7 +30,10 @@ def evaluate(
     seed: int = typer.Option(0, "--seed", min=0, help="Seed of the intervals' resampling."),
     as_json: bool = typer.Option(False, "--json", help="Print the figures as JSON."),
 ) -> None:
-    """Average precision over ALL pairs of a split: exact for embeddings, honest intervals for samples."""
+    """Measure average precision over ALL pairs of a split.
+
+    Exact for embeddings and complete score lists; with intervals where the scored pairs are a sample.
+    """
     if (folder / "campaign.toml").is_file():
         from pairsieve.cli.campaign import evaluate_campaign
 
@@ -69,7 +72,9 @@ def draw(
     device: str = typer.Option("auto", "--device", help="auto, cpu or cuda."),
     as_json: bool = typer.Option(False, "--json", help="Print the counts as JSON."),
 ) -> None:
-    """Draw the pairs a slow scorer must score: all positives, near negatives, random ones with known chance.
+    """Draw the pairs that a slow scorer must score.
+
+    All positives, all near negatives, and random ones, each with the known chance of being drawn.
 
     Add a column `score` to the file and give it to `pairsieve evaluate --scores`.
     """

@@ -216,7 +216,7 @@ class CudaScan:
 
 
 def unit_rows_on(device: str, matrix: NDArray[Any], kind: torch.dtype) -> torch.Tensor:
-    """`pairsieve.scan.unit_rows` on the device: scaled in float64, piece by piece; a row of zeros stays zero."""
+    """`pairsieve.scan.unit_rows` on the device: float64, piece by piece; a row of zeros stays zero."""
     import torch
 
     out = torch.empty(matrix.shape, dtype=kind, device=device)
