@@ -26,7 +26,7 @@ from pairsieve.campaign.checks import check_settings
 from pairsieve.campaign.figures import read_json, read_sealed, round_line, write_sealed
 from pairsieve.campaign.view import View
 from pairsieve.contracts import LabelSource, Selection, generator_for
-from pairsieve.errors import SettingsError
+from pairsieve.errors import InputError, SettingsError
 from pairsieve.ledger import Ledger, open_ledger
 from pairsieve.pairs import Ids, is_member, pair_rows
 from pairsieve.settings import (
@@ -342,6 +342,13 @@ class Campaign:
         from pairsieve.models import ProjectionLearner
 
         ids, labels = self.ledger.labels(through=number)
+        if len(ids) == 0:
+            raise InputError(
+                "there is no label to train on",
+                where=str(self.folder),
+                why='every answer so far is "unsure"',
+                remedy="Answer some of the questions again, then run again",
+            )
         part, rng = self.split, generator_for(self.settings.seed, number, "train")
         learner = self.learner
         if isinstance(learner, ProjectionLearner):

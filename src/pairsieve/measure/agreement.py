@@ -1,0 +1,217 @@
+"""Do those who label agree with each other, beyond what chance would give?
+
+Answers are nominal: 1 (match), 0 (no match), and unsure, which takes no side. Raw agreement is read
+first, but where nearly every pair is a non-match it is high for anybody who says "no"; Cohen's κ (two
+labellers) and Krippendorff's α (any number, with gaps) take that chance out. Both are 1 for perfect
+agreement, about 0 for chance, below 0 for worse, and undefined (nan) where everybody said one thing only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pairsieve.contracts import Estimate
+from pairsieve.errors import InputError
+
+MISSING = -1  # in a table of ratings: this labeller did not say
+ANSWERS = ("match", "no_match", "unsure")  # the order of rows and columns of a confusion table
+
+Counts: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class OverlapAgreement:
+    """How a model's answers compare with people's on the pairs that both answered."""
+
+    confusion: Counts  # (3, 3): people's answer by the model's, both in the order of ANSWERS
+    agreement: Estimate  # share of equal answers among pairs where neither was unsure
+    kappa: Estimate  # Cohen's κ on the same pairs
+    on_matches: Estimate  # of the pairs people call a match, the share the model does too (unsure: not)
+    on_no_matches: Estimate  # likewise for no match
+
+    @property
+    def pairs(self) -> int:
+        return int(self.confusion.sum())
+
+    def as_json(self) -> dict[str, Any]:
+        """Figures for `--json`; what is undefined becomes null."""
+        rows = {
+            said: {by: int(count) for by, count in zip(ANSWERS, row)}
+            for said, row in zip(ANSWERS, self.confusion)
+        }
+        named = ("agreement", "kappa", "on_matches", "on_no_matches")
+        return {
+            "pairs": self.pairs,
+            "confusion": rows,
+            **{name: _without_nan(getattr(self, name)) for name in named},
+        }
+
+    def words(self) -> str:
+        """The figures for a person."""
+        if not self.pairs:
+            return "No pair was answered by both the model and people: their agreement is not known."
+        lines = [
+            f"Agreement with people on {self.pairs:,} pairs:",
+            f"  equal answers        {_words(self.agreement)}",
+            f"  Cohen's κ            {_words(self.kappa)}",
+            f"  on people's matches  {_words(self.on_matches)}",
+            f"  on their no matches  {_words(self.on_no_matches)}",
+            f"  {'people by model':<16}" + "".join(f"{a:>10}" for a in ANSWERS),
+        ]
+        for said, row in zip(ANSWERS, self.confusion):
+            lines.append(f"  {said:<16}" + "".join(f"{int(count):>10,}" for count in row))
+        return "\n".join(lines)
+
+
+def overlap_agreement(
+    model_answers: Mapping[int, int | None],
+    people_answers: Mapping[int, int | None],
+    rng: np.random.Generator,
+    repeats: int = 2000,
+) -> OverlapAgreement:
+    """Compare answers (pair id -> 1, 0, or None for unsure) on the pairs that stand in both."""
+    place = {1: 0, 0: 1, None: 2}
+    confusion: Counts = np.zeros((3, 3), np.int64)
+    for pair in model_answers.keys() & people_answers.keys():
+        confusion[place[people_answers[pair]], place[model_answers[pair]]] += 1
+    decided = confusion[:2, :2]
+    return OverlapAgreement(
+        confusion=confusion,
+        agreement=share(int(np.trace(decided)), int(decided.sum())),
+        kappa=_kappa_estimate(decided, rng, repeats),
+        on_matches=share(int(confusion[0, 0]), int(confusion[0].sum())),
+        on_no_matches=share(int(confusion[1, 1]), int(confusion[1].sum())),
+    )
+
+
+def share(part: int, whole: int) -> Estimate:
+    """`part / whole` with Wilson's 95 % interval; nan in [0, 1] where `whole` is 0.
+
+    centre = (p + z²/2n) / (1 + z²/n), half width = z·√(p(1-p)/n + z²/4n²) / (1 + z²/n), z = 1.96.
+    It takes the pairs for independent draws.
+    """
+    method = "share of pairs, Wilson 95 %"
+    if whole == 0:
+        return Estimate(math.nan, 0.0, 1.0, 0, method)
+    z, p = 1.959963984540054, part / whole
+    shrink = 1 + z * z / whole
+    centre = (p + z * z / (2 * whole)) / shrink
+    half = z * math.sqrt(p * (1 - p) / whole + z * z / (4 * whole * whole)) / shrink
+    return Estimate(p, min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half)), whole, method)
+
+
+def cohens_kappa(one: ArrayLike, other: ArrayLike) -> float:
+    """κ = (observed - expected) / (1 - expected) of two labellers; (n,) categories each, none missing.
+
+    `expected` is the agreement of two labellers who keep their own shares of each category but answer
+    at random: Σ share₁(c)·share₂(c) (Cohen 1960).
+    """
+    mine, yours = np.asarray(one), np.asarray(other)
+    if mine.shape != yours.shape or mine.ndim != 1:
+        raise InputError(
+            f"answers of shapes {mine.shape} and {yours.shape}",
+            where="cohens_kappa",
+            remedy="Give one answer per pair and labeller, in the same order",
+        )
+    categories, codes = np.unique(np.concatenate([mine, yours]), return_inverse=True)
+    table = np.zeros((len(categories), len(categories)), np.int64)
+    np.add.at(table, (codes[: len(mine)], codes[len(mine) :]), 1)
+    return float(_kappas(table[None])[0])
+
+
+def krippendorff_alpha(ratings: ArrayLike) -> float:
+    """Krippendorff's α for nominal answers; ratings: (pairs, labellers) int, MISSING where one did not say.
+
+    α = 1 - D_observed / D_expected. A pair with m ≥ 2 answers gives m(m-1) ordered couples, each with
+    weight 1/(m-1); D_observed is the weighted share of unequal couples, D_expected that share when all
+    answers are thrown together: 1 - Σ n_c(n_c - 1) / n(n - 1). Pairs with one answer say nothing.
+    """
+    table = _category_counts(ratings)
+    return float(_alphas(table, np.ones((1, len(table))))[0])
+
+
+def alpha_estimate(ratings: ArrayLike, rng: np.random.Generator, repeats: int = 1000) -> Estimate:
+    """Krippendorff's α with a 95 % interval from drawing the pairs anew, with replacement."""
+    table = _category_counts(ratings)
+    pairs = len(table)
+    method = f"Krippendorff's α, percentile bootstrap over pairs ({repeats:,} repeats)"
+    if pairs == 0:
+        return Estimate(math.nan, -1.0, 1.0, 0, method)
+    value = float(_alphas(table, np.ones((1, pairs)))[0])
+    drawn = rng.multinomial(pairs, np.full(pairs, 1 / pairs), size=repeats)
+    return _with_percentiles(value, _alphas(table, drawn), pairs, method)
+
+
+def _category_counts(ratings: ArrayLike) -> Counts:
+    """(pairs, categories): how often each category was given, of pairs with at least two answers."""
+    given = np.asarray(ratings, dtype=np.int64)
+    if given.ndim != 2 or (given < MISSING).any():
+        raise InputError(
+            f"ratings of shape {given.shape}",
+            where="krippendorff_alpha",
+            why=f"a row per pair, a column per labeller, categories from 0 and {MISSING} for missing",
+            remedy="Number the answers from 0",
+        )
+    categories = np.unique(given[given != MISSING])
+    counts: Counts = (given[:, :, None] == categories[None, None, :]).sum(axis=1)
+    return counts[counts.sum(axis=1) >= 2]
+
+
+def _alphas(table: Counts, weights: NDArray[Any]) -> NDArray[np.float64]:
+    """α where pair i counts `weights[r, i]` times, for each row r; nan where one category is left."""
+    answers = table.sum(axis=1)
+    unequal = (answers**2 - (table**2).sum(axis=1)) / np.maximum(answers - 1, 1)
+    n = weights @ answers
+    by_category = weights @ table
+    with np.errstate(divide="ignore", invalid="ignore"):
+        observed = (weights @ unequal) / n
+        expected = (n**2 - (by_category**2).sum(axis=1)) / (n * (n - 1))
+        alphas: NDArray[np.float64] = np.where(expected > 0, 1 - observed / expected, np.nan)
+    return alphas
+
+
+def _kappas(tables: Counts) -> NDArray[np.float64]:
+    """κ of each (k, k) table of counts; nan where it is empty or both labellers used one category only."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = tables / tables.sum(axis=(1, 2), keepdims=True)
+        observed = np.trace(shares, axis1=1, axis2=2)
+        expected = (shares.sum(axis=1) * shares.sum(axis=2)).sum(axis=1)
+        kappas: NDArray[np.float64] = (observed - expected) / (1 - expected)
+    kappas[(expected >= 1) | (tables.sum(axis=(1, 2)) == 0)] = np.nan
+    return kappas
+
+
+def _kappa_estimate(table: Counts, rng: np.random.Generator, repeats: int) -> Estimate:
+    pairs = int(table.sum())
+    method = f"Cohen's κ, percentile bootstrap over pairs ({repeats:,} repeats)"
+    if pairs == 0:
+        return Estimate(math.nan, -1.0, 1.0, 0, method)
+    value = float(_kappas(table[None])[0])
+    drawn = rng.multinomial(pairs, table.ravel() / pairs, size=repeats)
+    return _with_percentiles(value, _kappas(drawn.reshape(-1, *table.shape)), pairs, method)
+
+
+def _with_percentiles(value: float, repeated: NDArray[np.float64], n: int, method: str) -> Estimate:
+    """The middle 95 % of the defined repeats, stretched to hold the value; the widest range without any."""
+    defined = repeated[np.isfinite(repeated)]
+    if math.isnan(value) or len(defined) == 0:
+        return Estimate(value, -1.0, 1.0, n, method)
+    low, high = np.percentile(defined, [2.5, 97.5])
+    return Estimate(value, min(value, float(low)), max(value, float(high)), n, method)
+
+
+def _without_nan(estimate: Estimate) -> dict[str, Any]:
+    figures = estimate.as_json()
+    return figures | {"value": None} if math.isnan(estimate.value) else figures
+
+
+def _words(estimate: Estimate) -> str:
+    if math.isnan(estimate.value):
+        return f"not defined (on {estimate.n:,} pairs)"
+    return f"{estimate.value:.3f}  [{estimate.low:.3f}, {estimate.high:.3f}]  on {estimate.n:,} pairs"
