@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,8 @@ from pairsieve.cli import app, say, show
 from pairsieve.errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from pairsieve.measure import Curve
+    from pairsieve.measure import Curve, PairSample
+    from pairsieve.pairs import Scores
     from pairsieve.tasks import Split, Task
 
 
@@ -34,13 +37,32 @@ def evaluate(
 
     Exact for embeddings and complete score lists; with intervals where the scored pairs are a sample.
     """
+    if plot is not None:
+        from pairsieve.report.plots import check_plot
+
+        check_plot(plot)  # before the work, not after it
     if (folder / "campaign.toml").is_file():
         from pairsieve.cli.campaign import evaluate_campaign
 
+        if embeddings is not None or scores is not None or manual is not None:
+            raise InputError(
+                "this is a campaign folder, which is measured by its own model",
+                where=str(folder),
+                remedy="Give the task folder with --embeddings or --scores, or neither for the campaign",
+            )
         evaluate_campaign(folder, split, plot, as_json)
         return
     if (embeddings is None) == (scores is None):
-        raise InputError("give either --embeddings or --scores", remedy="See pairsieve evaluate --help")
+        raise InputError(
+            "give either --embeddings or --scores" + (", not both" if embeddings is not None else ""),
+            remedy="--embeddings FILE.npz measures exactly; --scores FILE.parquet is for any other scorer",
+        )
+    if manual is not None and scores is None:
+        raise InputError(
+            "--manual needs --scores",
+            why="manual labels correct the scores of listed pairs",
+            remedy="Draw the pairs with pairsieve draw, score them, and give the file as --scores",
+        )
     from pairsieve.measure.figures import figures_table
 
     task, part = _truth_of(folder, split)
@@ -53,7 +75,9 @@ def evaluate(
     if plot is not None:
         from pairsieve.report.plots import pr_curve
 
-        pr_curve(curve, plot, f"{task.name}, {part.name}: {part.space.size:,} pairs", pairs=part.space.size)
+        title = f"{task.name}, {part.name}: {part.space.size:,} pairs"
+        ap = answer["average_precision"]["value"]
+        pr_curve(curve, plot, title, pairs=part.space.size, average_precision=ap)
         say(f"Precision-recall curve: {plot}")
     show(answer, as_json, figures_table(answer))
 
@@ -89,6 +113,7 @@ def draw(
     from pairsieve.pairs import pair_rows
     from pairsieve.scan import open_scan
 
+    _check_device(device)
     _, part = _truth_of(folder, split)
     left, right = read_embeddings(embeddings, part.space)
     scan = open_scan(part.space, left, right, device=device)
@@ -105,10 +130,17 @@ def draw(
             "inclusion_probability": sample.inclusion_probability,
         }
     )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = out.with_name(f".{out.name}.unfinished")
-    pq.write_table(table, unfinished)
-    unfinished.replace(out)
+    unfinished = out.with_name(f".{out.name}.{os.getpid()}.unfinished")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, unfinished)
+        unfinished.replace(out)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise InputError(
+            "the sample cannot be written", where=str(out), why=str(error), remedy="Choose another --out"
+        ) from error
     counts = {name: int((names == name).sum()) for name in ("positive", "near", "random")}
     show(
         {"out": str(out), "pairs": len(sample), **counts},
@@ -130,7 +162,7 @@ def _truth_of(folder: Path, name: str) -> tuple[Task, Split]:
             f"split {name!r} has no truth",
             where=str(folder),
             why="without the label of every pair, nobody can count false positives",
-            remedy="Make the task with --matches, or measure by an audit",
+            remedy="Make the task with its known matches (pairsieve data tables --matches)",
         )
     if len(part.positives) == 0:
         raise InputError(
@@ -142,12 +174,29 @@ def _truth_of(folder: Path, name: str) -> tuple[Task, Split]:
     return task, part
 
 
+def _check_device(device: str) -> None:
+    """Say so where the device is unknown or absent; torch would answer with a traceback."""
+    if device in ("auto", "cpu"):
+        return
+    if device != "cuda" and not (device.startswith("cuda:") and device[5:].isdecimal()):
+        raise InputError(f"unknown --device {device!r}", remedy=nearest(device, ("auto", "cpu", "cuda")))
+    import torch
+
+    if not torch.cuda.is_available():
+        raise InputError(
+            f"--device {device}: there is no CUDA GPU here",
+            why="torch finds none, or was installed without CUDA",
+            remedy="Use --device cpu",
+        )
+
+
 def by_embeddings(part: Split, path: Path, device: str) -> tuple[dict[str, Any], Curve]:
     """Exact figures of a split from a file of embeddings."""
     from pairsieve.measure.figures import exact_figures
     from pairsieve.measure.inputs import read_embeddings
     from pairsieve.scan import open_scan
 
+    _check_device(device)
     left, right = read_embeddings(path, part.space)
     scan = open_scan(part.space, left, right, device=device)
     return exact_figures(scan, part.positives, part.stated_negatives)
@@ -157,101 +206,87 @@ def by_scores(
     part: Split, path: Path, manual: Path | None, at_recall: float, seed: int
 ) -> tuple[dict[str, Any], Curve]:
     """Figures of a split from a file of scores: exact if it lists every pair, else as its columns allow."""
-    import numpy as np
-
-    from pairsieve.contracts import Estimate, generator_for
-    from pairsieve.measure import corrected_precision, curve_from_scores, estimate, listed_sample
-    from pairsieve.measure.figures import RECALLS, figures
-    from pairsieve.measure.inputs import read_scores
-    from pairsieve.pairs import is_member
+    from pairsieve.contracts import generator_for
+    from pairsieve.measure import estimate, listed_sample
+    from pairsieve.measure.figures import RECALLS, estimated_figures, listed_figures
+    from pairsieve.measure.inputs import read_scores, score_of
 
     listed = read_scores(path, part.space)
-    positive = is_member(listed.ids, part.positives)
-    size = part.space.size
-    if listed.inclusion_probability is None:
-        unlisted = size - len(listed.ids)
-        found, lost = int(positive.sum()), len(part.positives) - int(positive.sum())
-        mine = np.concatenate([listed.scores[positive], np.full(lost, -np.inf, np.float32)])
-        negatives = np.append(listed.scores[~positive], np.float32(-np.inf))
-        weights = np.append(np.ones(len(negatives) - 1), float(unlisted - lost))
-        curve = curve_from_scores(mine, negatives, negative_weights=weights)
-        method = "exact" if not unlisted else "exact, unlisted pairs last"
-        if unlisted:
-            say(
-                f"{path} lists {len(listed.ids):,} of {size:,} pairs, {found:,} of {len(part.positives):,} "
-                "positives among them: the others rank last, tied. If the list is a sample, give its column "
-                "inclusion_probability (see pairsieve draw)."
-            )
+    places, values = listed.places()
+    complete = len(listed.ids) == part.space.size
+    if not complete and listed.inclusion_probability is None:
         if manual is not None:
-            raise InputError("--manual needs a sampled --scores file", remedy="Draw one with pairsieve draw")
-        precisions = {r: Estimate.exact(curve.precision_at_recall(r), size) for r in RECALLS}
-        ap = Estimate.exact(curve.average_precision(), size)
-        return figures(curve, size, method, ap, precisions), curve
-    sample, scores = listed_sample(
-        part.space,
-        listed.ids,
-        listed.scores,
-        part.positives,
-        listed.inclusion_probability,
-        where=listed.where,
-    )
-    measures = estimate(sample, scores, part.space, rng=generator_for(seed, 0, "bootstrap"), recalls=RECALLS)
-    curve = measures.curve
-    result = figures(curve, size, "estimated", measures.average_precision, measures.precision_at_recall)
-    result["best_f1"] = measures.best_f1.as_json() | {"threshold": measures.best_f1_threshold}
-    result["scored_pairs"] = len(sample)
-    if manual is not None:
-        from pairsieve.measure.manual import to_verify
-        from pairsieve.measure.sampling import NEAR
-
-        labels = read_scores_labels(manual, part)
-        threshold = float(curve.thresholds[curve.at_recall(at_recall)])
-        counts = to_verify(sample, scores, threshold, 0, 0, generator_for(seed, 0, "manual"))
-        at = np.searchsorted(sample.ids, labels[0])
-        at = np.minimum(at, len(sample.ids) - 1)
-        known = (sample.ids[at] == labels[0]) & (scores[at] >= np.float32(threshold))
-        if not known.all() or is_member(labels[0], part.positives).any():
             raise InputError(
-                f"{int((~known).sum())} labelled pairs are no putative false positives at recall {at_recall}",
-                where=str(manual),
-                why=f"they score below {threshold:.4f}, are positives, or are not in the sample",
-                remedy="Label pairs of the sample that score at or above the threshold and are no positives",
+                "--manual needs a list that speaks for every pair",
+                where=str(path),
+                why=f"it lists {len(listed.ids):,} of {part.space.size:,} pairs, without the column "
+                "inclusion_probability",
+                remedy="Draw the pairs to score with pairsieve draw",
             )
-        near = sample.stratum[at] == NEAR
-        fixed = corrected_precision(
-            counts.true_positives,
-            counts.false_near,
-            counts.false_random,
-            labels[1][near].tolist(),
-            labels[1][~near].tolist(),
-            generator_for(seed, 0, "jeffreys"),
-            random_weight=counts.random_weight,
+        result, curve, found = listed_figures(part.space, listed.ids, places, part.positives)
+        say(
+            f"{path} lists {len(listed.ids):,} of {part.space.size:,} pairs, {found:,} of "
+            f"{len(part.positives):,} positives among them: the others rank last, tied. If the list is a "
+            "sample, give its column inclusion_probability (see pairsieve draw)."
         )
-        result["corrected_precision"] = {"recall": at_recall, "threshold": threshold, **fixed.as_json()}
+    else:
+        # A complete list needs no chances: every pair is there.
+        chances = None if complete else listed.inclusion_probability
+        sample, scores = listed_sample(
+            part.space, listed.ids, places, part.positives, chances, where=listed.where
+        )
+        if complete:
+            result, curve, _ = listed_figures(part.space, listed.ids, places, part.positives)
+        else:
+            rng = generator_for(seed, 0, "bootstrap")
+            measures = estimate(sample, scores, part.space, rng=rng, recalls=RECALLS)
+            result, curve = estimated_figures(measures, len(sample)), measures.curve
+        if manual is not None:
+            corrected = _corrected(part, sample, scores, curve, manual, at_recall, seed)
+            corrected["threshold"] = score_of(corrected["threshold"], values)
+            result["corrected_precision"] = corrected
+    result["best_f1"]["threshold"] = score_of(result["best_f1"]["threshold"], values)
     return result, curve
 
 
-def read_scores_labels(path: Path, part: Split) -> tuple[Any, Any]:
-    """Manual labels: a Parquet file with left, right and label (1 match, 0 no match)."""
+def _corrected(
+    part: Split, sample: PairSample, scores: Scores, curve: Curve, manual: Path, at_recall: float, seed: int
+) -> dict[str, Any]:
+    """Precision at a recall, corrected by a person's labels of putative false positives."""
     import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    if not path.is_file():
-        raise InputError("no such file", where=str(path), remedy="Give Parquet with left, right, label")
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError("cannot be read as Parquet", where=str(path), why=str(error)) from error
-    for name in ("left", "right", "label"):
-        if name not in table.column_names:
-            raise InputError(
-                f"column {name!r} is missing", where=str(path), remedy=nearest(name, table.column_names)
-            )
-    labels = table.column("label").to_numpy()
-    wrong = ~np.isin(labels, (0, 1))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise InputError(f"row {row}, column 'label' is {labels[row]!r}, not 0 or 1", where=str(path))
-    ids = part.space.ids(table.column("left").to_numpy(), table.column("right").to_numpy())
-    return ids, labels.astype(np.int64)
+    from pairsieve.contracts import generator_for
+    from pairsieve.measure import corrected_precision, to_verify
+    from pairsieve.measure.inputs import read_labels
+    from pairsieve.measure.sampling import NEAR, POSITIVE, named_pair
+
+    ids, labels = read_labels(manual, part.space)
+    threshold = curve.thresholds[curve.at_recall(at_recall)]
+    at = np.minimum(np.searchsorted(sample.ids, ids), len(sample.ids) - 1)
+    reasons = {
+        "it is not among the scored pairs": sample.ids[at] != ids,
+        "it is a known positive": sample.stratum[at] == POSITIVE,
+        "it scores below the threshold": scores[at] < threshold,
+    }
+    refused = np.any(list(reasons.values()), axis=0)
+    if refused.any():
+        first = int(np.argmax(refused))
+        raise InputError(
+            f"{int(refused.sum()):,} of {len(ids):,} labelled pairs are no putative false positives at "
+            f"recall {at_recall:g}, first {named_pair(ids[first])} in row {first} (from 0)",
+            where=str(manual),
+            why=next(reason for reason, mask in reasons.items() if mask[first]),
+            remedy="Label scored pairs that reach the threshold and are no known positives",
+        )
+    counts = to_verify(sample, scores, float(threshold), 0, 0, generator_for(seed, 0, "manual"))
+    near = sample.stratum[at] == NEAR
+    fixed = corrected_precision(
+        counts.true_positives,
+        counts.false_near,
+        counts.false_random,
+        labels[near].tolist(),
+        labels[~near].tolist(),
+        generator_for(seed, 0, "jeffreys"),
+        random_weight=counts.random_weight,
+    )
+    return {"recall": at_recall, "threshold": float(threshold), **fixed.as_json()}

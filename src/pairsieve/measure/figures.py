@@ -10,8 +10,9 @@ import numpy as np
 from pairsieve.contracts import Estimate
 from pairsieve.measure.balanced import rank_measures
 from pairsieve.measure.curve import Curve, curve_from_scores
+from pairsieve.measure.estimated import EstimatedMeasures
 from pairsieve.measure.exact import measure_exactly
-from pairsieve.pairs import Ids
+from pairsieve.pairs import Ids, PairSpace, Scores, is_member
 from pairsieve.scan import Scan
 
 RECALLS = (0.1, 0.2, 0.5)
@@ -51,6 +52,43 @@ def balanced_figures(scan: Scan, positives: Ids, stated_negatives: Ids) -> dict[
     return claims
 
 
+def listed_figures(
+    space: PairSpace, ids: Ids, scores: Scores, positives: Ids
+) -> tuple[dict[str, Any], Curve, int]:
+    """Exact figures of a list of scored pairs, and the positives in it; unlisted pairs rank last, tied.
+
+    The threshold of the best F1 is -inf where it is reached only with every pair.
+    """
+    positive = is_member(ids, positives)
+    found = int(positive.sum())
+    lost, unlisted = len(positives) - found, space.size - len(ids)
+    mine = np.concatenate([scores[positive], np.full(lost, -np.inf, np.float32)])
+    others = np.append(scores[~positive], np.float32(-np.inf))
+    weights = np.append(np.ones(len(others) - 1), float(unlisted - lost))
+    curve = curve_from_scores(mine, others, negative_weights=weights)
+    made = figures(
+        curve,
+        space.size,
+        "exact, unlisted pairs last" if unlisted else "exact",
+        Estimate.exact(curve.average_precision(), space.size),
+        {r: Estimate.exact(curve.precision_at_recall(r), space.size) for r in RECALLS},
+    )
+    return made, curve, found
+
+
+def estimated_figures(measures: EstimatedMeasures, scored: int) -> dict[str, Any]:
+    """Figures from a sample of `scored` pairs, each with its interval."""
+    made = figures(
+        measures.curve,
+        measures.pairs,
+        "estimated",
+        measures.average_precision,
+        measures.precision_at_recall,
+    )
+    best = measures.best_f1.as_json() | {"threshold": measures.best_f1_threshold}
+    return made | {"best_f1": best, "scored_pairs": scored}
+
+
 def figures(
     curve: Curve, pairs: int, method: str, ap: Estimate, precisions: Mapping[float, Estimate]
 ) -> dict[str, Any]:
@@ -78,31 +116,30 @@ def figures_table(answer: Mapping[str, Any]) -> str:
         interval = f"   [{digits(estimate['low'])}, {digits(estimate['high'])}]" if sampled else ""
         return f"{digits(estimate['value'])}{interval}"
 
-    one_in = answer["pairs"] / answer["positives"]
-    best = answer["best_f1"]
-    lines = [
+    head = (
         f"{answer['task']}, split {answer['split']}: {answer['pairs']:,} pairs, "
-        f"{answer['positives']:,} positive (one in {one_in:,.0f}); {answer['method']}",
-        "",
-        f"  average precision        {number(answer['average_precision'])}",
-    ]
+        f"{answer['positives']:,} positive (one in {answer['pairs'] / answer['positives']:,.0f}); "
+        f"{answer['method']}"
+    )
+    best = answer["best_f1"]
+    lines = [head, "", f"  average precision        {number(answer['average_precision'])}"]
     for recall, estimate in answer["precision_at_recall"].items():
         lines.append(f"  precision at recall {recall:<4} {number(estimate)}")
-    at = f"at score {best['threshold']:.4f}"
+    at = "with every pair" if best["threshold"] is None else f"at score {best['threshold']:.4f}"
     if "precision" in best:
-        at += f": precision {best['precision']:.4f}, recall {best['recall']:.4f}"
-    lines.append(f"  best F1                  {digits(best['value'])}   {at}")
+        at += f": precision {digits(best['precision'])}, recall {digits(best['recall'])}"
+    lines.append(f"  best F1                  {number(best)}   {at}")
     if "corrected_precision" in answer:
         fixed = answer["corrected_precision"]
+        interval = f"[{digits(fixed['low'])}, {digits(fixed['high'])}]"
         lines.append(
-            f"  corrected precision      {fixed['value']:.4f}   [{fixed['low']:.4f}, {fixed['high']:.4f}] "
+            f"  corrected precision      {digits(fixed['value'])}   {interval} "
             f"at recall {fixed['recall']:g}, after {fixed['n']} manual labels"
         )
     if "balanced" in answer:
         claims = answer["balanced"]
-        lines += [
-            "",
-            f"  On its {claims['pairs']:,} stated pairs alone the same scores would claim: average precision "
-            f"{claims['average_precision']:.4f}, best F1 {claims['best_f1']['value']:.4f}.",
-        ]
+        lines.append(
+            f"\n  On its {claims['pairs']:,} stated pairs alone the same scores would claim: "
+            f"average precision {claims['average_precision']:.4f}, best F1 {claims['best_f1']['value']:.4f}."
+        )
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -10,34 +11,38 @@ from typing import Any
 
 import numpy as np
 
+from pairsieve.errors import InputError
 from pairsieve.measure.curve import Curve
+from pairsieve.measure.figures import digits
 
+FORMATS = ("png", "svg", "pdf")
 INK = {"uncertainty": "#1b6ca8", "adaptive": "#2a9d6f", "static": "#d9822b", "random": "#8a8f98"}
 OTHERS = ("#7a4fa3", "#b03a5b", "#4c6a2f", "#555555")
 
 
-def pr_curve(curve: Curve, path: Path, title: str, balanced: Curve | None = None, pairs: int = 0) -> None:
-    """Precision (log scale) over recall; `balanced` is what the stated pairs alone would show."""
-    plt = _pyplot()
-    figure, axes = plt.subplots(figsize=(7, 4.6), layout="constrained")
-    axes.step(curve.recall, curve.precision, where="pre", color=INK["uncertainty"], lw=2)
-    ap = curve.average_precision()
-    axes.plot([], [], color=INK["uncertainty"], lw=2, label=f"all pairs: AP {ap:.3f}")
+def pr_curve(
+    curve: Curve,
+    path: Path,
+    title: str,
+    balanced: Curve | None = None,
+    pairs: int = 0,
+    average_precision: float | None = None,
+) -> None:
+    """Precision (log scale) over recall; `balanced` is what the stated pairs alone would show.
+
+    `average_precision` stands in the legend where an estimate differs from that of the plain curve.
+    """
+    figure, axes = _figure(7, 4.6)
+    ap = curve.average_precision() if average_precision is None else average_precision
+    _steps(axes, curve, f"all pairs: AP {digits(ap)}", color=INK["uncertainty"], lw=2)
     if balanced is not None:
-        axes.step(
-            balanced.recall,
-            balanced.precision,
-            where="pre",
-            color=INK["static"],
-            lw=1.5,
-            ls="--",
-            label=f"stated pairs alone: AP {balanced.average_precision():.3f}",
-        )
+        stated = f"stated pairs alone: AP {digits(balanced.average_precision())}"
+        _steps(axes, balanced, stated, color=INK["static"], lw=1.5, ls="--")
     if pairs:
         base = curve.positives / pairs
         axes.axhline(base, color=INK["random"], lw=1, ls=":", label=f"guessing: one in {1 / base:,.0f}")
     axes.set(yscale="log", xlim=(0, 1), ylim=(None, 1.15), xlabel="recall", ylabel="precision (log scale)")
-    axes.set_title(title, loc="left")
+    axes.set_title(title, loc="left", parse_math=False)
     axes.grid(alpha=0.25, which="both", lw=0.5)
     axes.legend(frameon=False, loc="best")
     _save(figure, path)
@@ -47,8 +52,9 @@ def learning_curves(
     runs: Mapping[str, Sequence[Mapping[str, Any]]], path: Path, title: str, start: float | None = None
 ) -> None:
     """AP over all pairs and positives found, against labels bought. `runs`: name -> one row a round."""
-    plt = _pyplot()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    figure, (left, right) = _figure(10, 4.2, columns=2)
     for number, (name, rows) in enumerate(runs.items()):
         color = INK.get(name, OTHERS[number % len(OTHERS)])
         labels = [row["labels"] for row in rows]
@@ -60,37 +66,59 @@ def learning_curves(
     right.set(xlabel="labels bought", ylabel="positives found", ylim=(0, None))
     for axes in (left, right):
         axes.grid(alpha=0.25, lw=0.5)
-        axes.xaxis.set_major_formatter(plt.FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axes.yaxis.set_major_locator(plt.MaxNLocator(6))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axes.yaxis.set_major_locator(MaxNLocator(6))
     left.legend(frameon=False)
-    figure.suptitle(title, x=0.01, ha="left")
+    figure.suptitle(title, x=0.01, ha="left", parse_math=False)
     _save(figure, path)
 
 
-def _pyplot() -> Any:
-    import matplotlib
+def check_plot(path: Path) -> str:
+    """The picture's format by its suffix (png without one); an error where it could not be written."""
+    kind = path.suffix.lstrip(".").lower() or "png"
+    if kind not in FORMATS:
+        raise InputError(
+            f"no plot is written as .{kind}", where=str(path), remedy=f"Call it .{', .'.join(FORMATS)}"
+        )
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if path.is_dir() or not above.is_dir():
+        raise InputError(
+            "no plot can be written there",
+            where=str(path),
+            why="it is a folder" if path.is_dir() else f"{above} is a file",
+            remedy="Give the name of a file to write",
+        )
+    return kind
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
 
-    plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
-    return plt
+def _steps(axes: Any, curve: Curve, label: str, **look: Any) -> None:
+    """The curve as average precision sums it: each point's precision holds from the recall before it."""
+    recall = np.concatenate([[0.0], curve.recall])
+    precision = np.concatenate([curve.precision[:1], curve.precision])
+    axes.step(recall, precision, where="pre", label=label, **look)
+
+
+def _figure(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
+    """A figure and its axes; not through pyplot, which would change the settings of whoever calls us."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context({"axes.spines.top": False, "axes.spines.right": False}):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        return figure, figure.subplots(1, columns)
 
 
 def _save(figure: Any, path: Path) -> None:
     """Write beside the target, then rename: a plot is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    kind = check_plot(path)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    figure.savefig(unfinished, dpi=150, format=path.suffix.lstrip(".") or "png")
-    unfinished.replace(path)
-    _pyplot().close(figure)
-
-
-def sparkline(values: Sequence[float]) -> str:
-    """A curve in one line of text."""
-    marks = "▁▂▃▄▅▆▇█"
-    array = np.asarray(values, float)
-    if len(array) == 0:
-        return ""
-    span = float(array.max() - array.min()) or 1.0
-    return "".join(marks[round((v - array.min()) / span * 7)] for v in array)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(unfinished, dpi=150, format=kind)
+        unfinished.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise InputError(
+            "the plot cannot be written", where=str(path), why=str(error), remedy="Choose another file"
+        ) from error

@@ -65,16 +65,14 @@ class CpuScan:
         """For each of the ascending distinct `thresholds`: how many pairs score at or above it."""
         from pairsieve.scan import kernels
 
-        start, low, scale = kernels.threshold_table(thresholds)
+        table = kernels.threshold_table(thresholds)
         slots = [np.zeros(len(thresholds) + 1, np.int64) for _ in range(self.threads)]
 
         def consumer(worker: int) -> Consume:
             mine = slots[worker]
 
             def consume(tile: NDArray[np.float32], r: int, c: int, r0: int, c0: int) -> None:
-                kernels.count_tile(
-                    tile, r, c, r0, c0, self.space.symmetric, thresholds, start, low, scale, mine
-                )
+                kernels.count_tile(tile, r, c, r0, c0, self.space.symmetric, thresholds, table, mine)
 
             return consume
 

@@ -7,28 +7,44 @@ row < column count).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-BINS = 1 << 16  # the first guess at where a score stands among the thresholds: one multiply, one look-up
+BINS = 1 << 12  # the first guess at where a score stands among the thresholds: one multiply, one look-up
+CELLS_PER_THRESHOLD = 8  # the second guess: so many that few cells hold a threshold to compare with
+MOST_CELLS = 1 << 22
+LOW = np.float32(-1.0)  # scores beyond the range of a cosine share the first or the last bin
+SCALE = np.float32((BINS - 1) / 2.0)
 
 
-def threshold_table(thresholds: NDArray[np.float32]) -> tuple[NDArray[np.int32], np.float32, np.float32]:
-    """Where each bin's thresholds begin, and the bins' origin and scale.
+class ThresholdTable(NamedTuple):
+    """Where a score stands among ascending thresholds: its bin, its cell within, then a comparison or none.
 
-    A bin is `int((score - low) * scale)` in float32, which never decreases as the score grows, so equal
-    arithmetic for thresholds and scores keeps their order: a threshold in an earlier bin is smaller.
+    Bins part the cosines' range evenly; a bin has cells in proportion to its thresholds, so that scores
+    that crowd where the thresholds crowd cost no more than others. Bin and cell are float32 arithmetic
+    that never decreases as the score grows, the same for thresholds and scores: a threshold in an earlier
+    cell is smaller.
     """
-    low = np.float32(thresholds[0]) if len(thresholds) else np.float32(0)
-    high = np.float32(thresholds[-1]) if len(thresholds) else np.float32(0)
-    span = max(float(high) - float(low), 1e-6)
-    scale = np.float32((BINS - 1) / span)
-    bins = np.clip(((thresholds - low) * scale).astype(np.int64), 0, BINS - 1)
-    start = np.searchsorted(bins, np.arange(BINS + 1)).astype(np.int32)
-    return start, low, scale
+
+    first: NDArray[np.int32]  # (bins,) number of each bin's first cell
+    cells: NDArray[np.float32]  # (bins,) how many it has
+    start: NDArray[np.int32]  # (cells + 1,) each cell's first threshold
+
+
+def threshold_table(thresholds: NDArray[np.float32]) -> ThresholdTable:
+    """The table of ascending distinct thresholds."""
+    place = np.clip((thresholds - LOW) * SCALE, np.float32(0), np.float32(BINS - 1))
+    bins = place.astype(np.int64)
+    each = max(1, min(CELLS_PER_THRESHOLD, MOST_CELLS // max(1, len(thresholds))))
+    cells = np.maximum(1, np.bincount(bins, minlength=BINS) * each)
+    first = np.concatenate([[0], np.cumsum(cells)])
+    within = (place - bins.astype(np.float32)) * cells[bins].astype(np.float32)
+    mine = first[bins] + within.astype(np.int64)
+    start = np.searchsorted(mine, np.arange(first[-1] + 1))
+    return ThresholdTable(first[:-1].astype(np.int32), cells.astype(np.float32), start.astype(np.int32))
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator,unused-ignore]
@@ -50,25 +66,21 @@ def count_tile(
     column0: int,
     symmetric: bool,
     thresholds: Any,
-    start: Any,
-    low: float,
-    scale: float,
+    table: Any,
     counts: Any,
 ) -> None:
     """counts[k] += scores that reach exactly k thresholds: thresholds[k-1] <= score < thresholds[k]."""
-    last = np.int64(len(start) - 2)
-    top = np.float32(last + 1)
+    first_cell, cells, start = table
+    last = np.float32(BINS - 1)
     for i in range(rows):
         first = max(0, row0 + i + 1 - column0) if symmetric else 0
         for j in range(first, columns):
             score = scores[i, j]
-            if score < low:
-                counts[0] += 1
-                continue
-            place = (score - low) * scale
-            bin_ = np.int64(place) if place < top else last
-            k = start[bin_]
-            end = start[bin_ + 1]
+            place = min(max((score - LOW) * SCALE, np.float32(0)), last)
+            bin_ = np.int64(place)
+            cell = first_cell[bin_] + np.int64((place - np.float32(bin_)) * cells[bin_])
+            k = start[cell]
+            end = start[cell + 1]
             while k < end and thresholds[k] <= score:
                 k += 1
             counts[k] += 1
