@@ -118,7 +118,7 @@ def test_the_table_a_person_sees(four: tuple[Path, Path], pairsieve: Pairsieve, 
     picture = tmp_path / "new" / "curve.png"
     said = pairsieve("evaluate", task, "--split", "test", "--embeddings", embeddings, "--plot", picture)
     assert said.code == 0
-    claim = "average precision 0.8333, best F1 0.8000"
+    claim = "average precision 0.8333, best F1 0.8000, accuracy 0.6667"
     assert said.out.splitlines() == [
         "made, split test: 6 pairs, 2 positive (one in 3); exact",
         "",
@@ -388,6 +388,23 @@ def test_manual_labels_correct_the_precision(
     assert pairsieve(*words).out == pairsieve(*words).out  # the interval's resampling is seeded
 
 
+def test_pairs_to_verify_are_the_putative_false_positives(
+    verified: Verified, tmp_path: Path, pairsieve: Pairsieve
+) -> None:
+    """All 4 near and 3 random ones are written, with texts; found to be errors, they change nothing: 2/12."""
+    drawn = tmp_path / "verify.parquet"
+    words = ["evaluate", verified.task, "--scores", verified.scores, "--at-recall", 0.5]
+    assert "7 putative false positives at recall 0.5" in pairsieve(*words, "--to-verify", drawn).err
+    table = pq.read_table(drawn)
+    assert table.column_names == ["left", "right", "left_text", "right_text"]
+    ids = AllPairs(40).ids(table["left"].to_numpy(), table["right"].to_numpy())
+    assert sorted(ids) == sorted([*verified.near[:4], *verified.random[:3]])
+    manual = tmp_path / "manual.parquet"
+    pq.write_table(table.append_column("label", pa.array([0] * 7)), manual)
+    found = pairsieve(*words, "--manual", manual, "--json").json["corrected_precision"]
+    assert found["value"] == pytest.approx(2 / 12)
+
+
 def test_manual_labels_on_a_complete_list(tmp_path: Path, pairsieve: Pairsieve) -> None:
     """Matches at .9 and .5, others at .8, .7 and .1: precision 2/4 at recall 1; one error is none: 2/3."""
     space = CrossPairs(1, 5)
@@ -451,7 +468,7 @@ def test_manual_needs_scores_that_speak_for_every_pair(
     manual = write_labels(tmp_path / "manual.parquet", verified.near[:1], [0])
     np.savez(tmp_path / "e.npz", texts=np.eye(40, dtype=np.float32))
     said = pairsieve("evaluate", verified.task, "--embeddings", tmp_path / "e.npz", "--manual", manual)
-    assert said.code == 2 and "--manual needs --scores." in said.err
+    assert said.code == 2 and "--manual and --to-verify need --scores." in said.err
     part = write_scores(tmp_path / "part.parquet", verified.near, np.arange(10.0))
     said = pairsieve("evaluate", verified.task, "--scores", part, "--manual", manual)
     assert said.code == 2

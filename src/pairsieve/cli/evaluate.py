@@ -27,6 +27,9 @@ def evaluate(
     manual: Path | None = typer.Option(
         None, "--manual", help="Parquet: left, right, label of putative false positives (with --scores)."
     ),
+    verify: Path | None = typer.Option(
+        None, "--to-verify", help="Write putative false positives to label for --manual (with --scores)."
+    ),
     at_recall: float = typer.Option(0.2, "--at-recall", help="Where --manual corrects the precision."),
     plot: Path | None = typer.Option(None, "--plot", help="Write the precision-recall curve as PNG."),
     device: str = typer.Option("auto", "--device", help="auto, cpu or cuda."),
@@ -57,9 +60,9 @@ def evaluate(
             "give either --embeddings or --scores" + (", not both" if embeddings is not None else ""),
             remedy="--embeddings FILE.npz measures exactly; --scores FILE.parquet is for any other scorer",
         )
-    if manual is not None and scores is None:
+    if (manual is not None or verify is not None) and scores is None:
         raise InputError(
-            "--manual needs --scores",
+            "--manual and --to-verify need --scores",
             why="manual labels correct the scores of listed pairs",
             remedy="Draw the pairs with pairsieve draw, score them, and give the file as --scores",
         )
@@ -70,7 +73,7 @@ def evaluate(
         result, curve = by_embeddings(part, embeddings, device)
     else:
         assert scores is not None
-        result, curve = by_scores(part, scores, manual, at_recall, seed)
+        result, curve = by_scores(part, scores, manual, verify, at_recall, seed)
     answer = {"task": task.name, "split": part.name, **result}
     if plot is not None:
         from pairsieve.report.plots import pr_curve
@@ -203,7 +206,7 @@ def by_embeddings(part: Split, path: Path, device: str) -> tuple[dict[str, Any],
 
 
 def by_scores(
-    part: Split, path: Path, manual: Path | None, at_recall: float, seed: int
+    part: Split, path: Path, manual: Path | None, verify: Path | None, at_recall: float, seed: int
 ) -> tuple[dict[str, Any], Curve]:
     """Figures of a split from a file of scores: exact if it lists every pair, else as its columns allow."""
     from pairsieve.contracts import generator_for
@@ -215,9 +218,9 @@ def by_scores(
     places, values = listed.places()
     complete = len(listed.ids) == part.space.size
     if not complete and listed.inclusion_probability is None:
-        if manual is not None:
+        if manual is not None or verify is not None:
             raise InputError(
-                "--manual needs a list that speaks for every pair",
+                "--manual and --to-verify need a list that speaks for every pair",
                 where=str(path),
                 why=f"it lists {len(listed.ids):,} of {part.space.size:,} pairs, without the column "
                 "inclusion_probability",
@@ -241,12 +244,45 @@ def by_scores(
             rng = generator_for(seed, 0, "bootstrap")
             measures = estimate(sample, scores, part.space, rng=rng, recalls=RECALLS)
             result, curve = estimated_figures(measures, len(sample)), measures.curve
+        if verify is not None:
+            _write_to_verify(part, sample, scores, curve, verify, at_recall, seed)
         if manual is not None:
             corrected = _corrected(part, sample, scores, curve, manual, at_recall, seed)
             corrected["threshold"] = score_of(corrected["threshold"], values)
             result["corrected_precision"] = corrected
     result["best_f1"]["threshold"] = score_of(result["best_f1"]["threshold"], values)
     return result, curve
+
+
+def _write_to_verify(
+    part: Split, sample: PairSample, scores: Scores, curve: Curve, out: Path, at_recall: float, seed: int
+) -> None:
+    """Up to 50 putative false positives of either stratum, with their texts: a person adds `label`."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from pairsieve.contracts import generator_for
+    from pairsieve.measure import to_verify
+    from pairsieve.pairs import pair_rows
+
+    threshold = float(curve.thresholds[curve.at_recall(at_recall)])
+    drawn = to_verify(sample, scores, threshold, 50, 50, generator_for(seed, 0, "verify"))
+    left, right = (side.tolist() for side in pair_rows(np.sort(np.concatenate([drawn.near, drawn.random]))))
+    texts = [part.left.texts[row] for row in left], [part.right.texts[row] for row in right]
+    unfinished = out.with_name(f".{out.name}.{os.getpid()}.unfinished")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        columns = {"left": left, "right": right, "left_text": texts[0], "right_text": texts[1]}
+        pq.write_table(pa.table(columns), unfinished)
+        unfinished.replace(out)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise InputError(
+            "the pairs cannot be written", where=str(out), why=str(error), remedy="Choose another --to-verify"
+        ) from error
+    say(f"{out}: {len(left):,} putative false positives at recall {at_recall:g}. Add a column label, 1 or 0.")
 
 
 def _corrected(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from pairsieve.contracts import Estimate
-from pairsieve.measure.balanced import rank_measures
+from pairsieve.errors import InputError
+from pairsieve.measure.balanced import pair_measures, question_f1, rank_measures
 from pairsieve.measure.curve import Curve, curve_from_scores
 from pairsieve.measure.estimated import EstimatedMeasures
 from pairsieve.measure.exact import measure_exactly
@@ -39,16 +41,20 @@ def balanced_figures(scan: Scan, positives: Ids, stated_negatives: Ids) -> dict[
         return {}
     mine, others = scan.scores(positives), scan.scores(stated_negatives)
     curve = curve_from_scores(mine, others)
+    best = curve.best_f1()
+    ids, scores = np.concatenate([positives, stated_negatives]), np.concatenate([mine, others])
+    labels = np.arange(len(ids)) < len(mine)
     claims: dict[str, Any] = {
-        "pairs": len(mine) + len(others),
+        "pairs": len(ids),
         "positives": len(mine),
         "average_precision": curve.average_precision(),
-        "best_f1": curve.best_f1().as_json(),
+        "best_f1": best.as_json(),
+        "accuracy": pair_measures(scores, labels, best.threshold).accuracy,  # at the best F1's threshold
     }
-    if not scan.space.symmetric:
-        ids = np.concatenate([positives, stated_negatives])
-        labels = np.arange(len(ids)) < len(mine)
-        claims["by_question"] = rank_measures(ids, np.concatenate([mine, others]), labels).as_json()
+    if not scan.space.symmetric:  # the left asks: F1 of answering at that threshold, clean MAP and MRR
+        claims["answer_triggering"] = question_f1(ids, scores, labels, best.threshold).as_json()
+        with contextlib.suppress(InputError):  # no question has both a positive and a negative stated pair
+            claims["by_question"] = rank_measures(ids, scores, labels).as_json()
     return claims
 
 
@@ -140,6 +146,14 @@ def figures_table(answer: Mapping[str, Any]) -> str:
         claims = answer["balanced"]
         lines.append(
             f"\n  On its {claims['pairs']:,} stated pairs alone the same scores would claim: "
-            f"average precision {claims['average_precision']:.4f}, best F1 {claims['best_f1']['value']:.4f}."
+            f"average precision {claims['average_precision']:.4f}, best F1 {claims['best_f1']['value']:.4f}, "
+            f"accuracy {claims['accuracy']:.4f}."
         )
+        if "by_question" in claims:
+            ranks, answers = claims["by_question"], claims["answer_triggering"]
+            lines.append(
+                f"  By question: clean MAP {ranks['mean_average_precision']:.4f}, MRR "
+                f"{ranks['mean_reciprocal_rank']:.4f} ({ranks['questions']:,} questions), "
+                f"F1 of answering {answers['f1']:.4f}."
+            )
     return "\n".join(lines)
