@@ -69,7 +69,7 @@ def begin(folder: Path, task: Path, encoder: Path | str, **settings: Any) -> Cam
 
 
 def picture(folder: Path) -> dict[str, Any]:
-    """All that two equal campaigns have in common: every question and answer, every figure but the seconds."""
+    """What equal campaigns have in common: every question and answer, every figure but the seconds."""
     campaign = Campaign(folder)
     figures = {
         number: {key: value for key, value in row.items() if key != "seconds"}

@@ -7,6 +7,7 @@ the nearest known one, never a setting silently ignored.
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import os
@@ -282,7 +283,9 @@ def _check(part: Any, table: str = "") -> None:
     for each in _own_fields(part):
         value, rule = getattr(part, each.name), each.metadata["rule"]
         if not rule.holds(value):
-            raise SettingsError(f"{table}{each.name} is {value!r}. Allowed: {rule.allowed}.")
+            close = difflib.get_close_matches(str(value), re.findall(r"'([^']+)'", rule.allowed), n=1)
+            guess = f" Did you mean {close[0]!r}?" if close else ""
+            raise SettingsError(f"{table}{each.name} is {value!r}. Allowed: {rule.allowed}.{guess}")
 
 
 def _known(table: str) -> str:

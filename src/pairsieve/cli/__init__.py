@@ -58,15 +58,19 @@ def main() -> None:
     before = signal.signal(signal.SIGINT, _stop)
     try:
         all_commands()()
-    except PairsieveError as error:
+    except (PairsieveError, Stopped) as error:
         say(f"pairsieve: {error}")
         sys.exit(error.exit_code)
+    except OSError as error:  # a folder that cannot be written, a disk that went away
+        what = f"{error.filename or 'a file'}: {error.strerror or error}"
+        say(f"pairsieve: {what}. Check the path, its rights and its disk.")
+        sys.exit(2)
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-class Stopped(PairsieveError):
-    """Ctrl-C."""
+class Stopped(BaseException):
+    """Ctrl-C; no Exception, so that nothing on the way takes it for a failure of its own."""
 
     exit_code = 130
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,12 @@ def init(
     from pairsieve.settings import Schedule
 
     if match is not None:
+        if strategy != "stratified":
+            raise InputError(
+                "--match goes with --strategy stratified",
+                why=f"{strategy!r} has no balance to set",
+                remedy="Add --strategy stratified, or leave --match out",
+            )
         strategy = f"{strategy}:{_balance(match)}"
     more: dict[str, Any] = {"split": split} if split else {}
     if measure:
@@ -134,6 +141,8 @@ def export(
 
     The head that turns a cosine into a probability (head.json) and a model card lie beside it.
     """
+    from safetensors import SafetensorError
+
     from pairsieve.campaign import Campaign
 
     campaign = Campaign(folder)
@@ -143,10 +152,20 @@ def export(
     out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = out.with_name(f".{out.name}.{os.getpid()}.unfinished")
     matcher = campaign.matcher(number)
-    matcher.save(unfinished)
-    if out.exists():
-        out.rmdir()
-    unfinished.replace(out)
+    try:
+        matcher.save(unfinished)
+        if out.exists():
+            out.rmdir()
+        unfinished.replace(out)
+    except (OSError, SafetensorError) as error:
+        raise InputError(
+            "the model cannot be written",
+            where=str(out),
+            why=getattr(error, "strerror", None) or str(error),
+            remedy="Make room there, or choose another folder",
+        ) from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
     show(
         {"model": str(out), "round": number, "weight": matcher.weight, "bias": matcher.bias},
         as_json,
