@@ -134,7 +134,7 @@ def test_wilson_covers(truth: float) -> None:
 
 
 def test_the_bootstrap_interval_of_alpha_covers() -> None:
-    """Two people who each flip a true answer with chance 0.1: α = 1 - 2·0.1·0.9/(2·¼) = 0.64 in the long run."""
+    """Two people who each flip a true answer with chance 0.1: in the long run α = 1 - 0.18/0.5 = 0.64."""
     source = rng()
     covered = 0
     for _ in range(60):

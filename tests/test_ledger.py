@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,9 +23,10 @@ import pairsieve.ledger.store as store_module
 from pairsieve.contracts import Answer
 from pairsieve.errors import LedgerError, MissingExtra
 from pairsieve.ledger import Ledger, check_ledger, open_ledger
-from pairsieve.ledger.schema import MIGRATIONS
+from pairsieve.ledger.migrations import MIGRATIONS
 from pairsieve.pairs import Ids, pair_ids
 
+pytest_plugins = ("postgres",)
 TASK = "f00d"
 
 
@@ -48,23 +48,9 @@ def test_sqlite_keeps_the_promises(tmp_path: Path) -> None:
     check_ledger(lambda task: open_ledger(tmp_path / "ledger.sqlite", task))
 
 
-@pytest.mark.skipif(
-    "PAIRSIEVE_POSTGRES_URL" not in os.environ,
-    reason="PAIRSIEVE_POSTGRES_URL names no PostgreSQL server to test on",
-)
-def test_postgresql_keeps_the_promises() -> None:
-    schema = f"check_{uuid.uuid4().hex[:12]}"
-    server = sa.make_url(os.environ["PAIRSIEVE_POSTGRES_URL"]).set(drivername="postgresql+psycopg")
-    admin = sa.create_engine(server)
-    with admin.begin() as connection:
-        connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
-    url = server.update_query_dict({"options": f"-csearch_path={schema}"})
-    try:
-        check_ledger(lambda task: open_ledger(url.render_as_string(hide_password=False), task))
-    finally:
-        with admin.begin() as connection:
-            connection.exec_driver_sql(f"DROP SCHEMA {schema} CASCADE")
-        admin.dispose()
+def test_postgresql_keeps_the_promises(postgres_place: Callable[[], str]) -> None:
+    place = postgres_place()
+    check_ledger(lambda task: open_ledger(place, task))
 
 
 def test_one_round_from_question_to_label(ledger: Ledger) -> None:
@@ -192,7 +178,7 @@ def test_an_older_ledger_is_brought_forward(tmp_path: Path, monkeypatch: pytest.
         with open_ledger(path, TASK) as ledger:
             assert len(ledger.asked()) == 1
     with sqlite3.connect(path) as raw:
-        assert raw.execute("SELECT schema_version FROM meta").fetchall() == [(1,), (2,)]
+        assert raw.execute("SELECT schema_version FROM meta").fetchall() == [(1,), (2,), (3,)]
     raw.close()
 
 

@@ -68,7 +68,7 @@ def test_stratified_all_buys_every_positive_then_negatives():
 
 
 def test_an_unknown_name_brings_the_nearest():
-    with pytest.raises(SettingsError, match="unknown strategy 'uncertanty'. Did you mean 'uncertainty'"):
+    with pytest.raises(SettingsError, match=r"unknown strategy 'uncertanty'\. Did you mean 'uncertainty'"):
         strategy_named("uncertanty")
     with pytest.raises(SettingsError, match="stratified:742/16640"):
         strategy_named("stratified")

@@ -1,10 +1,10 @@
 """Which labels follow from the labels we have, so that nobody needs to be asked?
 
-In an equivalence relation (duplicates inside one collection) two rules hold. Texts joined by a path of matches
-match. Two such groups with one "no match" between them have no match between them at all. Everything here is
-computed from the current labels alone: an inferred label is withdrawn by calling again with other labels and
-looking at the `difference`. A "no match" inside a group of matches is a contradiction; nothing is inferred from
-that group until somebody has looked at the chain that makes it.
+In an equivalence relation (duplicates inside one collection) two rules hold. Texts joined by a path of
+matches match. Two such groups with one "no match" between them have no match between them at all. Everything
+here is computed from the current labels alone: an inferred label is withdrawn by calling again with other
+labels and looking at the `difference`. A "no match" inside a group of matches is a contradiction; nothing is
+inferred from that group until somebody has looked at the chain that makes it.
 
 Directed relations and pairs of two collections are not transitive, and are refused.
 """
@@ -90,8 +90,8 @@ class Implied:
     def chain(self, place: int) -> Ids:
         """The labelled pairs that the label of `ids[place]` rests on; empty where it is open.
 
-        For a match: the matches on the way from its left to its right text. For no match: the matches from the
-        left text to the pair that keeps the groups apart, that pair, and the matches on to the right text.
+        For a match: the matches on the way from its left to its right text. For no match: the matches from
+        the left text to a pair that keeps the groups apart, that pair, and the matches on to the right text.
         """
         if self.labels[place] == OPEN:
             return np.empty(0, np.int64)
@@ -170,9 +170,7 @@ def contradictions(space: PairSpace, positive_ids: Ids, negative_ids: Ids) -> li
     left, right = pair_rows(groups.negatives)
     inside = np.flatnonzero(groups.of(left) == groups.of(right))
     return [
-        Contradiction(
-            int(groups.negatives[at]), tuple(groups.path(int(left[at]), int(right[at])).tolist())
-        )
+        Contradiction(int(groups.negatives[at]), tuple(groups.path(int(left[at]), int(right[at])).tolist()))
         for at in inside
     ]
 

@@ -12,7 +12,10 @@ from typer.core import TyperGroup
 
 from pairsieve.errors import PairsieveError
 
-ORDER = ("demo", "data", "init", "run", "status", "evaluate", "draw", "export")
+ORDER = (
+    *("demo", "data", "init", "run", "label", "status", "audit", "evaluate", "draw", "export"),
+    *("ask", "import", "ask-model", "ledger"),
+)
 
 
 class InOrder(TyperGroup):
@@ -45,10 +48,14 @@ def say(words: str) -> None:
 
 def all_commands() -> typer.Typer:
     """The command line with every command in it."""
+    import pairsieve.cli.ask_model
+    import pairsieve.cli.audit
     import pairsieve.cli.campaign
     import pairsieve.cli.data
     import pairsieve.cli.demo
-    import pairsieve.cli.evaluate  # noqa: F401  (each adds its commands to `app`)
+    import pairsieve.cli.evaluate
+    import pairsieve.cli.label
+    import pairsieve.cli.labels  # noqa: F401  (each adds its commands to `app`)
 
     return app
 

@@ -82,7 +82,84 @@ def check_ledger(make_ledger: Callable[[str], Ledger]) -> None:
         assert ledger.digest() == before and ledger.rounds() == [1, 2], "closing and opening loses nothing"
         events = ledger.answers()
         assert events.kind.count("withdrawal") == 1 and len(events) == 9, "every event is kept"
+        _check_tokens(ledger, b)
+    with make_ledger("task-a") as ledger:
+        assert ledger.answer([Answer(b, 1)], "gus", "page", ["click-1"]) == 0, "a token outlives a restart"
+        _check_adjudication(ledger, a)
+        _check_inference(ledger, int(audit[0]))
+        report = ledger.verify()
+        assert report.ok, f"a ledger that was only used is whole: {report.as_json()}"
+        digest = ledger.digest()
+        ledger.vacuum()
+        assert ledger.digest() == digest and ledger.verify().ok, "tidying up changes nothing"
     _refused("the ledger of another task", lambda: make_ledger("task-b"))
+
+
+def _check_tokens(ledger: Ledger, pair: int) -> None:
+    assert ledger.answer([Answer(pair, 1)], "gus", "page", ["click-1"], ["sure?"]) == 1, "a click is written"
+    digest = ledger.digest()
+    assert ledger.answer([Answer(pair, 1)], "gus", "page", ["click-1"]) == 0, "the same click again is not"
+    assert ledger.digest() == digest, "the same click again leaves no trace"
+    _refused(
+        "a used token on another label", lambda: ledger.answer([Answer(pair, 0)], "gus", "page", ["click-1"])
+    )
+    _refused(
+        "a used token of somebody else", lambda: ledger.answer([Answer(pair, 1)], "ann", "page", ["click-1"])
+    )
+    _refused("one token for two answers", lambda: ledger.answer([Answer(pair, 1)], "gus", "page", ["a", "b"]))
+    assert ledger.withdraw(np.array([pair]), "gus", "page", ["click-2"]) == 1, "an undo has a token too"
+    assert ledger.withdraw(np.array([pair]), "gus", "page", ["click-2"]) == 0, "and is taken once"
+    assert ledger.answer([Answer(pair, 1)], "gus", "page", ["click-1"]) == 0, "a late copy changes nothing"
+    assert "gus" not in ledger.answers_by_person(), "what was taken back stays so"
+    assert ledger.answers().comments[-2:] == ["sure?", None], "a comment stays with its answer"
+
+
+def _check_adjudication(ledger: Ledger, pair: int) -> None:
+    votes = ledger.votes(np.array([pair]))
+    assert (votes.matches[0], votes.no_matches[0], votes.state) == (1, 1, ["open"]), "bob 0, eve 1: a tie"
+    assert ledger.disputed().tolist() == [pair], "who disagree are found"
+    ledger.adjudicate([Answer(pair, 0)], who="zoe", source="page")
+    assert _labels(ledger)[pair] is False and ledger.votes(np.array([pair])).basis == ["adjudication"], (
+        "settled"
+    )
+    ledger.answer([Answer(pair, 1)], who="ann", source="page")
+    assert _labels(ledger)[pair] is False, "an adjudication outvotes whatever comes later"
+    assert len(ledger.disputed()) == 0, "what is adjudicated waits for nobody"
+    ledger.adjudicate([Answer(pair, None)], who="max", source="page")
+    assert pair not in _labels(ledger) and len(ledger.open_questions(1)) == 0, "it may settle on unsure"
+    ledger.withdraw(np.array([pair]), who="zoe", source="page", kind="adjudication")
+    assert _labels(ledger)[pair] is True, "taken back, the votes count again: eve and ann against bob"
+    assert ledger.answers_by_person()["ann"][pair] == 1, "the person's own answer is still there"
+
+
+def _check_inference(ledger: Ledger, audit: int) -> None:
+    # 10 = 11 and 11 = 12 make 10 = 12; 12 ≠ 13 makes 10 ≠ 13.
+    ids = pair_ids([10, 11, 12, 10, 10], [11, 12, 13, 12, 13])
+    one, two, three, same, other = (int(id) for id in ids)
+    _ask(ledger, 3, ids)
+    ledger.answer([Answer(one, 1), Answer(two, 1), Answer(three, 0)], who="ann", source="page")
+    _refused("what does not follow", lambda: ledger.infer([Answer(same, 0)], [[one, two]]))
+    _refused("a path that leads elsewhere", lambda: ledger.infer([Answer(same, 1)], [[one]]))
+    _refused("a path nobody labelled", lambda: ledger.infer([Answer(other, 0)], [[same, three]]))
+    _refused("inference into an audit", lambda: ledger.infer([Answer(audit, 1)], [[one, two]]))
+    _refused("a person called as the rule", lambda: ledger.answer([Answer(same, 1)], "transitivity", "page"))
+    implied = [Answer(same, 1), Answer(other, 0)], [[one, two], [one, two, three]]
+    assert ledger.infer(*implied) == 2 and ledger.infer(*implied) == 0, "inferred once"
+    assert len(ledger.open_questions(3)) == 0 and _labels(ledger)[same], "nobody needs to be asked"
+    given = ledger.labels(inferred=False)[0].tolist()
+    assert same not in given and one in given, "what was given can be had without what was inferred"
+    _refused("inference from inference", lambda: ledger.infer([Answer(other, 0)], [[same, three]]))
+    (count,) = [count for count in ledger.counts() if count.round == 3]
+    assert (count.labelled, count.inferred, count.positives) == (5, 2, 3), "inferred labels are told apart"
+    ledger.answer([Answer(same, 0)], who="bob", source="page")
+    assert _labels(ledger)[same] is False, "what a person says counts before what follows"
+    ledger.withdraw(np.array([same]), who="bob", source="page")
+    ledger.answer([Answer(three, 1)], who="ann", source="page")
+    assert ledger.open_questions(3).tolist() == [other], "what rested on a changed label is taken back"
+    ledger.withdraw(np.array([one]), who="ann", source="page")
+    assert ledger.open_questions(3).tolist() == [one, same, other], "and so on a label taken back"
+    path = [path for path in ledger.answers().rests_on if path is not None][-1]
+    assert path == [(one, 1), (two, 1), (three, 0)], "an inferred label keeps the path it rested on"
 
 
 def _ask(ledger: Ledger, round: int, ids: Ids, purpose: str = "train") -> int:

@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,67 +16,33 @@ from typing import Any, TypeAlias
 import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from pairsieve.contracts import Answer
-from pairsieve.errors import LedgerError, MissingExtra
-from pairsieve.ledger.schema import MIGRATIONS, answers, current_labels, meta, questions, standing_answers
+from pairsieve.errors import LedgerError
+from pairsieve.ledger.engine import make_engine, reading, writing
+from pairsieve.ledger.events import (
+    Tail,
+    append_answers,
+    append_questions,
+    asked_as,
+    chunks,
+    column,
+    columns,
+    known,
+    known_purpose,
+    narrow,
+    new_tokens,
+    tail,
+    version_and_task,
+)
+from pairsieve.ledger.inference import BY_RULE, withdraw_fallen, write_inferred
+from pairsieve.ledger.migrations import MIGRATIONS
+from pairsieve.ledger.records import Answers, Questions, RoundCount, Votes
+from pairsieve.ledger.schema import answers, current_labels, meta, questions, standing_answers
+from pairsieve.ledger.upkeep import Verification, export_events, vacuum, verify
 from pairsieve.pairs import Ids, Mask, is_member
 
 Clock: TypeAlias = Callable[[], datetime]
-WRITER_LOCK = 0x7061_6972  # PostgreSQL's advisory lock that lets one writer in at a time
-WAIT_SECONDS = 60  # for another writer to finish
-_READ = "pairsieve_read"
-
-
-@dataclass(frozen=True)
-class Questions:
-    """Questions in the order of asking; all columns have the same length."""
-
-    ids: Ids
-    left_keys: list[str]
-    right_keys: list[str]
-    rounds: NDArray[np.int64]
-    why: list[str]
-    strategy: list[str]
-    inclusion_probability: NDArray[np.float64]  # nan where there is none
-    purpose: list[str]
-    asked_at: list[str]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-@dataclass(frozen=True)
-class Answers:
-    """Answer events in the order they came; all columns have the same length."""
-
-    ids: Ids
-    labels: list[int | None]
-    who: list[str]
-    source: list[str]
-    rounds: NDArray[np.int64]
-    answered_at: list[str]
-    kind: list[str]  # "label", or "withdrawal" of the person's answer
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-@dataclass(frozen=True)
-class RoundCount:
-    """Where one round stands. asked = labelled + unsure + open; positives are among the labelled."""
-
-    round: int
-    asked: int
-    labelled: int
-    positives: int
-    unsure: int
-    open: int
-
-    @property
-    def answered(self) -> int:
-        return self.labelled + self.unsure
 
 
 def utc_now() -> datetime:
@@ -100,7 +65,7 @@ class Ledger:
 
     def __init__(self, place: str | Path, clock: Clock = utc_now) -> None:
         self._clock = clock
-        self._engine = _engine(place)
+        self._engine = make_engine(place)
         self.place = self._engine.url.render_as_string(hide_password=True)
 
     def __enter__(self) -> Ledger:
@@ -111,6 +76,8 @@ class Ledger:
 
     def close(self) -> None:
         self._engine.dispose()
+
+    # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
     def ask(
         self,
@@ -126,7 +93,8 @@ class Ledger:
         """Write the questions of one round and purpose, all or none; returns how many are new.
 
         Asking a round again with the same pairs changes nothing and returns 0; with other pairs it is
-        refused, as is a pair that was asked before. ids: (n,) distinct int64; the rest row by row.
+        refused, as is a pair that was asked before: an audit pair stays sealed, a training pair is no
+        audit. ids: (n,) distinct int64; the rest row by row.
         """
         wanted = np.asarray(ids, dtype=np.int64)
         reasons = [why] * len(wanted) if isinstance(why, str) else list(why)
@@ -148,7 +116,7 @@ class Ledger:
             raise LedgerError(f"{what}: an audit needs the probability with which each pair was drawn.")
         with self._writing() as connection:
             now = self._now()
-            before = _column(
+            before = column(
                 connection,
                 sa.select(questions.c.pair)
                 .where(questions.c.round == round, questions.c.purpose == purpose)
@@ -162,90 +130,180 @@ class Ledger:
                     f"{int(is_member(in_order, before).sum()):,} are among the {len(wanted):,} asked now. "
                     "A round is asked once; ask under the next round's number."
                 )
-            taken = in_order[_known(connection, in_order)]
-            if len(taken):
-                raise LedgerError(
-                    f"{self.place}: {what} holds {len(taken):,} pairs that were asked before, the first "
-                    f"{taken[0]}. A pair is asked once; leave out `asked()`."
+            self._refuse_asked(connection, in_order, what)
+            rows = [
+                {
+                    "pair": pair,
+                    "left_key": str(left),
+                    "right_key": str(right),
+                    "round": round,
+                    "why": reason,
+                    "strategy": strategy,
+                    "inclusion_probability": None if chance is None else float(chance),
+                    "purpose": purpose,
+                    "asked_at": now,
+                }
+                for pair, left, right, reason, chance in zip(
+                    wanted.tolist(), left_keys, right_keys, reasons, chances, strict=True
                 )
-            connection.execute(
-                sa.insert(questions),
-                [
-                    {
-                        "pair": pair,
-                        "left_key": str(left),
-                        "right_key": str(right),
-                        "round": round,
-                        "why": reason,
-                        "strategy": strategy,
-                        "inclusion_probability": None if chance is None else float(chance),
-                        "purpose": purpose,
-                        "asked_at": now,
-                    }
-                    for pair, left, right, reason, chance in zip(
-                        wanted.tolist(), left_keys, right_keys, reasons, chances, strict=True
-                    )
-                ],
-            )
+            ]
+            append_questions(connection, rows)
         return len(wanted)
 
-    def answer(self, given: Sequence[Answer], who: str, source: str) -> int:
-        """Write one person's answers, all or none; the latest answer of a person counts. Returns how many."""
-        for each in given:
-            if each.label is not None and each.label not in (0, 1):
-                raise LedgerError(f"pair {each.id}: the label {each.label!r}. Allowed: 1, 0, None (unsure).")
-        labels = [None if each.label is None else int(each.label) for each in given]
-        return self._append([each.id for each in given], labels, who, source, "label")
+    def _refuse_asked(self, connection: sa.Connection, in_order: Ids, what: str) -> None:
+        taken = in_order[known(connection, in_order)]
+        if not len(taken):
+            return
+        sealed = [pair for pair, purpose in asked_as(connection, taken).items() if purpose == "audit"]
+        also = f", {len(sealed):,} of them in an audit, which is sealed" if sealed else ""
+        raise LedgerError(
+            f"{self.place}: {what} holds {len(taken):,} pairs that were asked before, the first "
+            f"{taken[0]}{also}. A pair is asked once; leave out `asked()`."
+        )
 
-    def withdraw(self, ids: Ids, who: str, source: str) -> int:
-        """Take back what `who` last said about these pairs; the events stay, the answers no longer count."""
-        wanted = np.asarray(ids, dtype=np.int64)
-        return self._append(wanted.tolist(), [None] * len(wanted), who, source, "withdrawal")
+    def answer(
+        self,
+        given: Sequence[Answer],
+        who: str,
+        source: str,
+        tokens: Sequence[str] | None = None,
+        comments: Sequence[str] | None = None,
+    ) -> int:
+        """Write one person's answers, all or none; the latest answer of a person counts. Returns how many.
+
+        `tokens` name the clicks: an answer whose token is in the ledger already is left out, so that
+        sending again after a crash neither loses nor doubles it.
+        """
+        return self._append(*_pairs_and_labels(given), who, source, "answer", "answer", tokens, comments)
+
+    def adjudicate(
+        self,
+        given: Sequence[Answer],
+        who: str,
+        source: str,
+        tokens: Sequence[str] | None = None,
+        comments: Sequence[str] | None = None,
+    ) -> int:
+        """Settle pairs, whatever the votes say: the latest adjudication of a pair is its label."""
+        pairs, labels = _pairs_and_labels(given)
+        return self._append(pairs, labels, who, source, "adjudication", "adjudication", tokens, comments)
+
+    def withdraw(
+        self,
+        ids: Ids,
+        who: str,
+        source: str,
+        tokens: Sequence[str] | None = None,
+        kind: str = "answer",
+    ) -> int:
+        """Take back what `who` last said about these pairs; the events stay, the answers no longer count.
+
+        `kind="adjudication"` takes back the pairs' adjudication, whoever gave it.
+        """
+        pairs = [int(id) for id in ids]
+        if kind not in ("answer", "adjudication"):
+            raise LedgerError(f"a withdrawal of {kind!r}. Taken back are 'answer' and 'adjudication'.")
+        return self._append(pairs, [None] * len(pairs), who, source, "withdrawal", kind, tokens, None)
+
+    def infer(self, given: Sequence[Answer], rests_on: Sequence[Sequence[int]]) -> int:
+        """Write labels implied by others; returns how many are new. `rests_on`: per label its path of pairs.
+
+        For questions of one collection that nobody needs to answer any more. Refused unless the path is
+        labelled and the label follows from it; taken back by itself when a label on the path changes.
+        """
+        if len(given) != len(rests_on):
+            raise LedgerError(
+                f"{len(given):,} inferred labels with {len(rests_on):,} paths. Give one of each."
+            )
+        if not given:
+            return 0
+        plain = [Answer(pair, label) for pair, label in zip(*_pairs_and_labels(given))]
+        paths = [[int(pair) for pair in path] for path in rests_on]
+        with self._writing() as connection:
+            return write_inferred(connection, plain, paths, tail(connection), self._now())
 
     def _append(
-        self, pairs: list[int], labels: Sequence[int | None], who: str, source: str, kind: str
+        self,
+        pairs: Sequence[int],
+        labels: Sequence[int | None],
+        who: str,
+        source: str,
+        kind: str,
+        about: str,
+        tokens: Sequence[str] | None,
+        comments: Sequence[str] | None,
     ) -> int:
         if not who.strip() or not source.strip():
             raise LedgerError(f"an answer names who gave it and its source, not {who!r} and {source!r}.")
-        wanted = np.sort(np.asarray(pairs, dtype=np.int64))
-        if (wanted[1:] == wanted[:-1]).any():
-            raise LedgerError(f"{who} answers a pair twice in one batch. Send each pair once.")
-        if not len(wanted):
+        if who == BY_RULE:
+            raise LedgerError(f"the name {BY_RULE!r} is kept for inferred labels. Answer under another name.")
+        for what, column_of in (("tokens", tokens), ("comments", comments)):
+            if column_of is not None and len(column_of) != len(pairs):
+                raise LedgerError(f"{len(pairs):,} answers with {len(column_of):,} {what}. Give one of each.")
+        if not len(pairs):
             return 0
         with self._writing() as connection:
             now = self._now()
-            strangers = wanted[~_known(connection, wanted)]
-            if len(strangers):
-                raise LedgerError(
-                    f"{self.place}: {len(strangers):,} of {len(wanted):,} answers are to pairs never asked, "
-                    f"the first {strangers[0]}. None was written; answer only what was asked."
-                )
-            if kind == "withdrawal":
-                standing = _column(
-                    connection,
-                    sa.select(standing_answers.c.pair)
-                    .where(standing_answers.c.who == who)
-                    .order_by(standing_answers.c.pair),
-                )
-                if not is_member(wanted, standing).all():
-                    raise LedgerError(f"{who} has no answer to take back on some of these pairs.")
-            latest_round = connection.execute(sa.select(sa.func.max(questions.c.round))).scalar_one()
-            same = {"who": who, "source": source, "round": latest_round, "answered_at": now, "kind": kind}
-            connection.execute(
-                sa.insert(answers),
-                [
-                    {"pair": int(pair), "label": label, **same}
-                    for pair, label in zip(pairs, labels, strict=True)
-                ],
+            fresh = np.ones(len(pairs), dtype=bool)
+            if tokens is not None:
+                fresh = new_tokens(connection, list(zip(tokens, pairs, labels, strict=True)), who, kind)
+            events: list[dict[str, Any]] = [
+                {
+                    "pair": int(pair),
+                    "label": labels[at],
+                    "who": who,
+                    "source": source,
+                    "round": 0,
+                    "answered_at": now,
+                    "kind": kind,
+                    "about": about,
+                    "token": None if tokens is None else tokens[at],
+                    "rests_on": None,
+                    "comment": (comments[at] or None) if comments is not None else None,
+                }
+                for at, pair in enumerate(pairs)
+                if fresh[at]
+            ]
+            if not events:
+                return 0
+            wanted = np.sort(np.array([event["pair"] for event in events], dtype=np.int64))
+            self._refuse_unfit(connection, wanted, who, kind, about)
+            end = tail(connection)
+            for event in events:
+                event["round"] = end.round
+            chain = append_answers(connection, events, end.chain)
+            if end.any_inferred:
+                withdraw_fallen(connection, wanted, Tail(end.round, chain, True), now)
+        return len(events)
+
+    def _refuse_unfit(self, connection: sa.Connection, wanted: Ids, who: str, kind: str, about: str) -> None:
+        """Refuse a pair twice, a pair never asked, and a withdrawal of nothing. wanted: sorted ids."""
+        if (wanted[1:] == wanted[:-1]).any():
+            raise LedgerError(f"{who} answers a pair twice in one batch. Send each pair once.")
+        strangers = wanted[~known(connection, wanted)]
+        if len(strangers):
+            raise LedgerError(
+                f"{self.place}: {len(strangers):,} of {len(wanted):,} answers are to pairs never asked, "
+                f"the first {strangers[0]}. None was written; answer only what was asked."
             )
-        return len(wanted)
+        if kind == "withdrawal":
+            query = sa.select(standing_answers.c.pair).where(standing_answers.c.kind == about)
+            if about == "answer":
+                query = query.where(standing_answers.c.who == who)
+            standing: set[int] = set()
+            for some in chunks(wanted.tolist()):
+                standing |= set(connection.execute(query.where(standing_answers.c.pair.in_(some))).scalars())
+            if len(standing) < len(wanted):
+                raise LedgerError(f"{who} has no {about} to take back on some of these pairs.")
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
     def questions(self, round: int | None = None, purpose: str | None = None) -> Questions:
         """All questions, or those of one round or purpose, in the order of asking."""
-        query = sa.select(*[column for column in questions.c if column.name != "number"])
-        query = _narrow(query, questions, round, purpose).order_by(questions.c.number)
+        query = sa.select(*[each for each in questions.c if each.name not in ("number", "chain")])
+        query = narrow(query, questions, round, purpose).order_by(questions.c.number)
         with self._reading() as connection:
-            ids, left, right, rounds, why, strategy, chance, of_purpose, at = _columns(connection, query, 9)
+            ids, left, right, rounds, why, strategy, chance, of_purpose, at = columns(connection, query, 9)
         return Questions(
             ids=np.array(ids, np.int64),
             left_keys=left,
@@ -260,11 +318,53 @@ class Ledger:
 
     def answers(self) -> Answers:
         """Every answer event, in the order they came."""
-        query = sa.select(*[column for column in answers.c if column.name != "number"])
+        query = sa.select(*[each for each in answers.c if each.name not in ("number", "chain")])
         with self._reading() as connection:
-            columns = _columns(connection, query.order_by(answers.c.number), 7)
-        ids, labels, who, source, rounds, at, kind = columns
-        return Answers(np.array(ids, np.int64), labels, who, source, np.array(rounds, np.int64), at, kind)
+            found = columns(connection, query.order_by(answers.c.number), 11)
+        ids, labels, who, source, rounds, at, kind, about, tokens, paths, comments = found
+        rests_on = [None if path is None else [(p, label) for p, label in json.loads(path)] for path in paths]
+        numbers = np.array(ids, np.int64), np.array(rounds, np.int64)
+        return Answers(
+            numbers[0], labels, who, source, numbers[1], at, kind, about, tokens, rests_on, comments
+        )
+
+    def answers_by_person(self, purpose: str | None = None) -> dict[str, dict[int, int | None]]:
+        """{who: {pair: label}} of everybody's latest answers, those taken back left out; pairs ascend."""
+        view = standing_answers.c
+        query = sa.select(view.who, view.pair, view.label).where(view.kind == "answer")
+        if purpose is not None:
+            asked = sa.select(questions.c.pair).where(questions.c.purpose == known_purpose(purpose))
+            query = query.where(view.pair.in_(asked))
+        said: dict[str, dict[int, int | None]] = {}
+        with self._reading() as connection:
+            for who, pair, label in connection.execute(query.order_by(view.who, view.pair)):
+                said.setdefault(who, {})[pair] = label
+        return said
+
+    def votes(self, ids: Ids | None = None) -> Votes:
+        """How the questions stand, all or those given, in the order of asking."""
+        view = current_labels.c
+        picked = (view.number, view.pair, view.matches, view.no_matches, view.unsure)
+        query = sa.select(*picked, view.label, view.state, view.basis)
+        with self._reading() as connection:
+            if ids is None:
+                rows = list(connection.execute(query))
+            else:
+                wanted = np.asarray(ids, dtype=np.int64).tolist()
+                rows = [
+                    r for some in chunks(wanted) for r in connection.execute(query.where(view.pair.in_(some)))
+                ]
+        rows.sort(key=lambda row: int(row.number))
+        counted = [np.array([row[at] for row in rows], np.int64) for at in range(1, 5)]
+        labels, state, basis = ([row[at] for row in rows] for at in range(5, 8))
+        return Votes(counted[0], counted[1], counted[2], counted[3], labels, state, basis)
+
+    def disputed(self, purpose: str | None = None) -> Ids:
+        """Pairs on which people disagree and nobody has adjudicated, in the order of asking."""
+        view = current_labels.c
+        query = sa.select(view.pair).where(view.matches > 0, view.no_matches > 0, view.basis == "votes")
+        with self._reading() as connection:
+            return column(connection, narrow(query, current_labels, None, purpose).order_by(view.number))
 
     def asked(self, through: int | None = None) -> Ids:
         """Sorted ids of every pair asked, for training and audit, in rounds up to and with `through`."""
@@ -272,35 +372,39 @@ class Ledger:
         if through is not None:
             query = query.where(questions.c.round <= through)
         with self._reading() as connection:
-            return _column(connection, query)
+            return column(connection, query)
 
     def open_questions(self, round: int | None = None, purpose: str | None = None) -> Ids:
         """Pairs that wait, in the order of asking: nobody's answer stands, or the votes are tied."""
         query = sa.select(current_labels.c.pair).where(current_labels.c.state == "open")
+        query = narrow(query, current_labels, round, purpose)
         with self._reading() as connection:
-            return _column(
-                connection,
-                _narrow(query, current_labels, round, purpose).order_by(current_labels.c.number),
-            )
+            return column(connection, query.order_by(current_labels.c.number))
 
-    def labels(self, purpose: str = "train", through: int | None = None) -> tuple[Ids, Mask]:
+    def labels(
+        self, purpose: str = "train", through: int | None = None, inferred: bool = True
+    ) -> tuple[Ids, Mask]:
         """(sorted ids, match or not) of the pairs labelled now, asked in rounds up to and with `through`.
 
-        The latest answer of each person counts, then the majority; ties and "unsure" give no label.
+        An adjudication counts first, then the majority of everybody's latest answers, then an inferred
+        label (not with `inferred=False`); ties and "unsure" give none. Audit labels are never for training.
         """
         view = current_labels.c
-        query = sa.select(view.pair, view.label).where(view.state == "labelled", view.purpose == purpose)
+        query = sa.select(view.pair, view.label).where(view.state == "labelled")
+        query = narrow(query, current_labels, None, purpose)
         if through is not None:
             query = query.where(view.round <= through)
+        if not inferred:
+            query = query.where(view.basis != "inferred")
         with self._reading() as connection:
-            ids, labels = _columns(connection, query.order_by(view.pair), 2)
+            ids, labels = columns(connection, query.order_by(view.pair), 2)
         return np.array(ids, np.int64), np.array(labels, np.int64).astype(bool)
 
     def rounds(self, purpose: str = "train") -> list[int]:
         """Numbers of the rounds asked, ascending."""
-        query = sa.select(questions.c.round).where(questions.c.purpose == purpose).distinct()
+        query = narrow(sa.select(questions.c.round), questions, None, purpose).distinct()
         with self._reading() as connection:
-            return [int(number) for number in _column(connection, query.order_by(questions.c.round))]
+            return [int(number) for number in column(connection, query.order_by(questions.c.round))]
 
     def counts(self, purpose: str = "train") -> list[RoundCount]:
         """Where each round stands, ascending."""
@@ -309,40 +413,54 @@ class Ledger:
         def number_of(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
             return sa.func.sum(sa.case((condition, 1), else_=0))
 
-        query = (
-            sa.select(
-                view.round,
-                sa.func.count(),
-                number_of(view.state == "labelled"),
-                number_of(view.label == 1),
-                number_of(view.state == "unsure"),
-                number_of(view.state == "open"),
-            )
-            .where(view.purpose == purpose)
-            .group_by(view.round)
-            .order_by(view.round)
+        query = sa.select(
+            view.round,
+            sa.func.count(),
+            number_of(view.state == "labelled"),
+            number_of(view.label == 1),
+            number_of(view.state == "unsure"),
+            number_of(view.state == "open"),
+            number_of(view.basis == "inferred"),
         )
+        query = narrow(query, current_labels, None, purpose).group_by(view.round).order_by(view.round)
         with self._reading() as connection:
             return [RoundCount(*map(int, row)) for row in connection.execute(query)]
 
+    # ── keeping it whole ────────────────────────────────────────────────────────────────────────
+
     def digest(self) -> str:
-        """sha256 of all questions and answers in order, without their times: equal for equal histories."""
+        """sha256 of all questions and answers in order, without times: equal for equal histories."""
         total = hashlib.sha256()
         with self._reading() as connection:
-            for table, skipped in ((questions, "asked_at"), (answers, "answered_at")):
-                columns = [column for column in table.c if column.name not in ("number", skipped)]
+            for table in (questions, answers):
+                skipped = ("number", "asked_at", "answered_at", "token", "chain")
+                told = [each for each in table.c if each.name not in skipped]
                 total.update(f"{table.name}\n".encode())
-                for row in connection.execute(sa.select(*columns).order_by(table.c.number)):
+                for row in connection.execute(sa.select(*told).order_by(table.c.number)):
                     total.update(json.dumps(list(row)).encode() + b"\n")
         return total.hexdigest()
+
+    def verify(self) -> Verification:
+        """Is everything as it was written? Counts, links, orphans, guards, seals, and the database itself."""
+        with self._reading() as connection:
+            return verify(connection)
+
+    def export(self, path: Path) -> int:
+        """Write every event with its keys as .jsonl, .csv or .parquet, whole or not at all."""
+        with self._reading() as connection:
+            return export_events(connection, Path(path))
+
+    def vacuum(self) -> tuple[int, int]:
+        """Give unused room back to the disk; returns (bytes before, bytes after)."""
+        return vacuum(self._engine)
 
     def _prepare(self, task_fingerprint: str) -> None:
         """Create or bring forward the tables, and refuse the ledger of another task or a newer pairsieve."""
         with self._reading() as connection:
-            version, owner = _version_and_task(connection)
+            version, owner = version_and_task(connection)
         if version < len(MIGRATIONS):
             with self._writing() as connection:
-                version, owner = _version_and_task(connection)  # another process may have been faster
+                version, owner = version_and_task(connection)  # another process may have been faster
                 if owner in (None, task_fingerprint):
                     for step in range(version, len(MIGRATIONS)):
                         MIGRATIONS[step](connection)
@@ -365,117 +483,17 @@ class Ledger:
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
-        """One transaction that holds the writers' lock from its start, so that a check stays true."""
-        with self._explained(), self._engine.begin() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(WRITER_LOCK)))
+        with writing(self._engine) as connection:
             yield connection
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
-        """One transaction that sees a single moment and stops nobody."""
-        with self._explained(), self._engine.connect() as connection:
-            connection = connection.execution_options(**{_READ: True})
-            if connection.dialect.name == "postgresql":
-                connection = connection.execution_options(isolation_level="REPEATABLE READ")
-            with connection.begin():
-                yield connection
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except SQLAlchemyError as error:
-            cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-            raise LedgerError(
-                f"{self.place}: the database refused: {cause}. "
-                f"Nothing of this step was written; {_next(cause)}"
-            ) from error
+        with reading(self._engine) as connection:
+            yield connection
 
 
-def _next(cause: str) -> str:
-    if "full" in cause or "No space" in cause:
-        return "make room on the disk and run again."
-    if "locked" in cause:
-        return "another process holds the ledger; wait for it or stop it, and run again."
-    if "unable to open" in cause:
-        return "check that the folder exists and may be written."
-    if "not a database" in cause or "malformed" in cause:
-        return "the file is not a ledger or is damaged; restore it from a copy."
-    return "correct the cause and run again."
-
-
-def _engine(place: str | Path) -> sa.Engine:
-    if isinstance(place, Path) or "://" not in place:
-        url = sa.URL.create("sqlite", database=str(place))
-    else:
-        try:
-            url = sa.make_url(place)
-        except ArgumentError:
-            raise LedgerError(
-                "the ledger's URL cannot be understood. Write a file's path, or "
-                "postgresql://USER:PASSWORD@HOST/DATABASE"
-            ) from None
-    if url.drivername in ("postgresql", "postgres"):
-        url = url.set(drivername="postgresql+psycopg")
-    if url.get_backend_name() not in ("sqlite", "postgresql"):
-        raise LedgerError(f"a ledger in {url.drivername}. Supported: sqlite, postgresql.")
-    if url.get_backend_name() == "postgresql":
-        try:
-            return sa.create_engine(url, pool_pre_ping=True)
-        except ModuleNotFoundError:
-            raise MissingExtra("psycopg", "A ledger in PostgreSQL", "pip install 'psycopg[binary]'") from None
-    engine = sa.create_engine(url, connect_args={"timeout": WAIT_SECONDS})
-    sa.event.listen(engine, "connect", _set_up_sqlite)
-    sa.event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _set_up_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves; the driver would say it too late
-    for pragma in (
-        "journal_mode = WAL",  # readers do not wait for the writer
-        # FULL forces the log to disk before a commit returns: an acknowledged answer outlives a kill and
-        # a power cut. One flush per transaction is little, as answers come at human speed or in batches.
-        "synchronous = FULL",
-        "foreign_keys = ON",
-    ):
-        connection.execute(f"PRAGMA {pragma}").close()
-
-
-def _begin_sqlite(connection: sa.Connection) -> None:
-    # A writer takes the lock at once: a lock taken later, after reading, could fail without waiting.
-    deferred = connection.get_execution_options().get(_READ, False)
-    connection.exec_driver_sql("BEGIN" if deferred else "BEGIN IMMEDIATE")
-
-
-def _version_and_task(connection: sa.Connection) -> tuple[int, str | None]:
-    if not sa.inspect(connection).has_table("meta"):
-        return 0, None
-    rows = connection.execute(
-        sa.select(meta.c.schema_version, meta.c.task_fingerprint).order_by(meta.c.schema_version)
-    ).all()
-    return (int(rows[-1][0]), str(rows[-1][1])) if rows else (0, None)
-
-
-def _known(connection: sa.Connection, wanted: Ids) -> Mask:
-    """Which of the sorted ids were asked; a few are looked up, many are compared with all."""
-    query = sa.select(questions.c.pair).order_by(questions.c.pair)
-    if len(wanted) <= 500:
-        query = query.where(questions.c.pair.in_(wanted.tolist()))
-    return is_member(wanted, _column(connection, query))
-
-
-def _narrow(query: Any, table: sa.TableClause, round: int | None, purpose: str | None) -> Any:
-    if round is not None:
-        query = query.where(table.c.round == round)
-    return query if purpose is None else query.where(table.c.purpose == purpose)
-
-
-def _column(connection: sa.Connection, query: Any) -> Ids:
-    return np.fromiter(connection.execute(query).scalars(), np.int64)
-
-
-def _columns(connection: sa.Connection, query: Any, count: int) -> list[list[Any]]:
-    rows = connection.execute(query).all()
-    return [list(column) for column in zip(*rows)] if rows else [[] for _ in range(count)]
+def _pairs_and_labels(given: Sequence[Answer]) -> tuple[list[int], list[int | None]]:
+    for each in given:
+        if each.label is not None and each.label not in (0, 1):
+            raise LedgerError(f"pair {each.id}: the label {each.label!r}. Allowed: 1, 0, None (unsure).")
+    return [int(each.id) for each in given], [None if e.label is None else int(e.label) for e in given]

@@ -1,0 +1,54 @@
+// Which words of two texts differ? The longest common subsequence of words, without regard to case.
+
+const MOST_CELLS = 400_000; // beyond this: words that the other text does not have at all
+const LEAST_COMMON = 0.2; // with less in common, marking everything would say nothing
+
+const pieces = (text) => text.match(/\s+|[\p{L}\p{N}\p{M}]+|[^\s\p{L}\p{N}\p{M}]/gu) || [];
+const isWord = (piece) => !/^\s/.test(piece);
+
+/** Two lists of [text, differs], one per side, whose texts joined are the given texts. */
+export function difference(left, right) {
+  const [a, b] = [pieces(left), pieces(right)];
+  const [x, y] = [a, b].map((side) => side.filter(isWord).map((word) => word.toLowerCase()));
+  const [inLeft, inRight] = x.length * y.length <= MOST_CELLS ? common(x, y) : shared(x, y);
+  const kept = inLeft.filter(Boolean).length;
+  if (kept < LEAST_COMMON * Math.min(x.length, y.length)) return [[[left, false]], [[right, false]]];
+  return [runs(a, inLeft), runs(b, inRight)];
+}
+
+function common(x, y) {
+  const width = y.length + 1;
+  const longest = new Uint16Array((x.length + 1) * width);
+  for (let i = x.length - 1; i >= 0; i--) {
+    for (let j = y.length - 1; j >= 0; j--) {
+      longest[i * width + j] = x[i] === y[j]
+        ? longest[(i + 1) * width + j + 1] + 1
+        : Math.max(longest[(i + 1) * width + j], longest[i * width + j + 1]);
+    }
+  }
+  const [inLeft, inRight] = [x.map(() => false), y.map(() => false)];
+  for (let i = 0, j = 0; i < x.length && j < y.length; ) {
+    if (x[i] === y[j]) inLeft[i++] = inRight[j++] = true;
+    else if (longest[(i + 1) * width + j] >= longest[i * width + j + 1]) i++;
+    else j++;
+  }
+  return [inLeft, inRight];
+}
+
+function shared(x, y) {
+  const [hasX, hasY] = [new Set(x), new Set(y)];
+  return [x.map((word) => hasY.has(word)), y.map((word) => hasX.has(word))];
+}
+
+/** Neighbouring pieces of one kind joined; a gap between two words that differ belongs to them. */
+function runs(all, isCommon) {
+  let word = 0;
+  const differs = all.map((piece) => (isWord(piece) ? !isCommon[word++] : null));
+  const made = [];
+  all.forEach((piece, at) => {
+    const marked = differs[at] ?? (Boolean(differs[at - 1]) && Boolean(differs[at + 1]));
+    if (made.length && made.at(-1)[1] === marked) made.at(-1)[0] += piece;
+    else made.push([piece, marked]);
+  });
+  return made;
+}

@@ -1,0 +1,447 @@
+// The labelling page: the next pairs are here before they are needed, and an answer is shown as done at once.
+// What was clicked waits in an outbox, which outlives the page, until the server has it in the ledger.
+
+import { api, byId, later, make, newToken, recall, remember } from "/static/common.js";
+import { difference } from "/static/diff.js";
+
+const USUAL_KEYS = { match: "y", "no match": "n", unsure: "u", skip: "s", undo: "z" };
+const WORDS = { match: "Match", "no match": "No match", unsure: "Unsure", skip: "Skip", undo: "Undo" };
+const AHEAD = 8; // pairs held in advance
+
+let who = recall("name", "");
+let keys = { ...USUAL_KEYS, ...recall("keys", {}) };
+let outbox = [];
+let held = []; // held[0] is on the screen
+let behind = []; // answered in this visit, the latest last
+const gone = new Set(); // pairs answered in this visit
+let standing = null; // what the server said last
+let showDifferences = recall("differences", null);
+let showOpinion = recall("opinion", false);
+let sending = false;
+let asking = false;
+let waitingForKey = null;
+
+// ── answering ────────────────────────────────────────────────────────────────────────────────────
+
+function act(action, began) {
+  if (action === "undo") return undo();
+  if (!held.length || byId("name-dialog").open) return undefined;
+  const pair = held.shift();
+  if (action === "skip") {
+    held.push({ ...pair, said: undefined });
+    say(held.length > 1 ? "Skipped; it comes back later." : "Skipped, but it is the only pair left here.");
+    post({ kind: "skip", pair: pair.pair });
+  } else {
+    behind.push({ pair, label: action });
+    gone.add(pair.pair);
+    say(`You said: ${WORDS[action].toLowerCase()}.`);
+    post({ kind: "answer", pair: pair.pair, label: action, token: newToken() });
+  }
+  draw();
+  requestAnimationFrame(() => setTimeout(() => {
+    performance.measure("answer to next pair", { start: began, end: performance.now() });
+  }, 0));
+  return undefined;
+}
+
+async function undo() {
+  const last = behind.pop();
+  if (last) {
+    gone.delete(last.pair.pair);
+    held.unshift({ ...last.pair, said: last.label });
+    post({ kind: "undo", pair: last.pair.pair, token: newToken() });
+    say(`Undone: ${WORDS[last.label].toLowerCase()}.`);
+    draw();
+    return;
+  }
+  try {
+    await send();
+    const made = await api("/api/undo", { who, token: newToken() });
+    adopt(made);
+    if (made.undone) {
+      held = [made.undone, ...held.filter((pair) => pair.pair !== made.undone.pair)];
+      say(`Undone: ${WORDS[made.undone.said].toLowerCase()}.`);
+    } else say("There is nothing left to undo.");
+  } catch (error) {
+    say(`Not undone. ${error.message}`);
+  }
+  draw();
+}
+
+function post(work) {
+  outbox.push(work);
+  remember(`outbox ${who}`, outbox);
+  send();
+}
+
+/** Keep what the server said, unless it is older than what it said before. */
+function adopt(made) {
+  const { pairs, undone, written, ...said } = made;
+  const older = standing && said.server === standing.server && said.version < standing.version;
+  if (!older) standing = { ...standing, ...said };
+  else if (said.training) standing.training = said.training;
+}
+
+/** Send what waits, in order, one at a time, until it is all there. */
+async function send() {
+  if (sending) {
+    while (sending) await later(20);
+    return;
+  }
+  sending = true;
+  let pause = 500;
+  while (outbox.length) {
+    const { kind, ...work } = outbox[0];
+    try {
+      const made = kind === "answer"
+        ? await api("/api/answers", { who, answers: [work] })
+        : await api(kind === "skip" ? "/api/skip" : "/api/undo", { who, ...work });
+      adopt(made);
+      pause = 500;
+    } catch (error) {
+      const hopeless = error.status >= 400 && error.status < 500 && ![401, 429].includes(error.status);
+      if (!hopeless) {
+        say(`${outbox.length} not saved yet; trying again. ${error.message}`);
+        await later(pause);
+        pause = Math.min(2 * pause, 8000);
+        continue;
+      }
+      say(error.message);
+    }
+    outbox.shift();
+    remember(`outbox ${who}`, outbox);
+    if (pause > 500) say("Saved.");
+  }
+  sending = false;
+  if (held.length) drawProgress();
+  else draw();
+  if (held.length < AHEAD / 2) fetchPairs();
+}
+
+/** Ask for more pairs; also tells what to say when there are none. */
+async function fetchPairs() {
+  if (asking || !who || outbox.length) return;
+  asking = true;
+  try {
+    const made = await api(`/api/next?who=${encodeURIComponent(who)}&count=${AHEAD}&opinion=${showOpinion}`);
+    adopt(made);
+    const known = new Set(held.map((pair) => pair.pair));
+    const fresh = made.pairs.filter((pair) => !known.has(pair.pair) && !gone.has(pair.pair));
+    const wasEmpty = !held.length;
+    held.push(...fresh);
+    if (wasEmpty) draw();
+    else drawProgress();
+    fresh.forEach(marked);
+  } catch (error) {
+    say(error.message);
+    if (error.status === 400) changeName(error.message);
+  } finally {
+    asking = false;
+  }
+}
+
+async function keepWatch() {
+  for (;;) {
+    await later(held.length ? 4000 : 1000);
+    if (!who || document.hidden) continue;
+    if (!held.length) await fetchPairs();
+    else {
+      try {
+        adopt(await api(`/api/state?who=${encodeURIComponent(who)}`));
+        drawProgress();
+      } catch {
+        // the outbox tells about trouble that matters
+      }
+    }
+    if (standing && standing.disputes !== shownDisputes) loadDisputes();
+    if (!held.length) draw();
+  }
+}
+
+// ── drawing ──────────────────────────────────────────────────────────────────────────────────────
+
+function marked(pair) {
+  pair.marked ??= difference(pair.left.text, pair.right.text);
+  return pair.marked;
+}
+
+function draw() {
+  const pair = held[0];
+  byId("pair").hidden = byId("answering").hidden = !pair;
+  byId("waiting").hidden = Boolean(pair);
+  if (pair) {
+    const sides = showDifferences ? marked(pair) : [[[pair.left.text, false]], [[pair.right.text, false]]];
+    for (const [at, side] of ["left", "right"].entries()) {
+      byId(`${side}-key`).textContent = pair[side].key;
+      byId(`${side}-text`).replaceChildren(
+        ...sides[at].map(([text, differs]) => (differs ? make("mark", {}, text) : text)),
+      );
+    }
+    byId("pair").dataset.pair = pair.pair;
+  } else drawWaiting();
+  const notes = [];
+  if (pair?.said) notes.push(`You had said: ${WORDS[pair.said].toLowerCase()}.`);
+  if (pair && showOpinion) notes.push(opinionOf(pair));
+  byId("note").textContent = notes.join(" ");
+  byId("note").hidden = !notes.length;
+  drawProgress();
+}
+
+function opinionOf(pair) {
+  const known = typeof pair.probability === "number";
+  const thinks = known ? `The model: match with probability ${pair.probability.toFixed(2)}.` : "The model has no opinion yet.";
+  return pair.why ? `${thinks} Asked because: ${pair.why}.` : thinks;
+}
+
+function drawWaiting() {
+  if (!standing?.training) return;
+  const { training, disputes, round } = standing;
+  const complete = round.asked > 0 && round.answered + unsentAnswers() >= round.asked;
+  const step = complete && training.step === "label" && !outbox.some((work) => work.kind === "undo") ? "train" : training.step;
+  let words = "Other people have the remaining pairs of this round. New ones appear here by themselves.";
+  if (training.error) words = `The next round could not be prepared. ${training.error}`;
+  else if (step === "finished") words = "All rounds are done. Thank you!";
+  else if (training.busy || (training.trains && step !== "label")) {
+    words = round.number
+      ? `Round ${round.number} is complete. Training, and choosing the next pairs; they appear here by themselves.`
+      : "Choosing the first pairs; they appear here by themselves.";
+  } else if (step !== "label") {
+    words = "The round is complete. Training is off here: run “pairsieve run” on the campaign, and the next pairs appear.";
+  } else if (disputes) words = "Nothing new for you. Some pairs below wait for a decision, because people disagree.";
+  if (byId("waiting-words").textContent !== words) byId("waiting-words").textContent = words;
+  byId("waiting").classList.toggle("at-work", Boolean(training.busy || (training.trains && !training.error && step !== "label" && step !== "finished")));
+  byId("retry").hidden = !training.error;
+  if (disputes && !byId("disputes").hidden && training.step === "label") byId("disputes").open = true;
+}
+
+const unsentAnswers = () => outbox.filter((work) => work.kind === "answer").length;
+
+function drawProgress() {
+  if (!standing?.round) return;
+  const { round, budget } = standing;
+  const unsent = unsentAnswers();
+  const now = Math.min(round.asked, round.answered + unsent);
+  byId("round-bar").max = Math.max(1, round.asked);
+  byId("round-bar").value = now;
+  const name = round.audit ? "Audit" : `Round ${round.number} of ${round.of}`;
+  byId("round-words").textContent = round.asked ? `${name}: ${now} of ${round.asked}` : "Before round 1";
+  byId("budget-bar").max = budget.labels;
+  byId("budget-bar").value = budget.answered + unsent;
+  const spent = Math.min(budget.labels, budget.answered + unsent);
+  byId("budget-words").textContent = `Budget: ${spent.toLocaleString("en")} of ${budget.labels.toLocaleString("en")} labels`;
+  document.querySelectorAll("[data-action=skip]").forEach((button) => { button.disabled = !held.length; });
+}
+
+function drawKeys() {
+  for (const button of document.querySelectorAll("button[data-action]")) {
+    button.querySelector("kbd").textContent = keys[button.dataset.action];
+    button.setAttribute("aria-keyshortcuts", keys[button.dataset.action]);
+  }
+  byId("key-list").replaceChildren(...Object.keys(USUAL_KEYS).map((action) => {
+    const button = make("button", { type: "button", class: "quiet" }, make("kbd", {}, keys[action]));
+    button.setAttribute("aria-label", `Change the key for ${WORDS[action]}, now ${keys[action]}`);
+    button.addEventListener("click", () => {
+      waitingForKey = action;
+      byId("key-status").textContent = `Press the new key for ${WORDS[action]}. Escape leaves it.`;
+    });
+    return make("li", {}, make("span", {}, WORDS[action]), button);
+  }));
+}
+
+function say(words) {
+  byId("status").textContent = words;
+}
+
+// ── keys ─────────────────────────────────────────────────────────────────────────────────────────
+
+function newKey(event) {
+  event.preventDefault();
+  const key = event.key.toLowerCase();
+  const taken = Object.keys(keys).find((action) => keys[action] === key && action !== waitingForKey);
+  let words = `${WORDS[waitingForKey]} is now “${key}”.`;
+  if (event.key === "Escape") words = "Left as it was.";
+  else if ([...key].length !== 1 || key === " ") words = "Choose a letter, a digit or a sign.";
+  else if (taken) words = `“${key}” already means ${WORDS[taken]}.`;
+  else {
+    keys = { ...keys, [waitingForKey]: key };
+    remember("keys", keys);
+  }
+  waitingForKey = null;
+  drawKeys();
+  byId("key-status").textContent = words;
+}
+
+document.addEventListener("keydown", (event) => {
+  if (waitingForKey) return newKey(event);
+  if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return undefined;
+  if (event.target.closest("textarea, select, input:not([type=checkbox])")) return undefined;
+  const action = Object.keys(keys).find((name) => keys[name] === event.key.toLowerCase());
+  if (!action) return undefined;
+  event.preventDefault();
+  return act(action, event.timeStamp);
+});
+
+for (const button of document.querySelectorAll("button[data-action]")) {
+  button.addEventListener("click", (event) => act(button.dataset.action, event.timeStamp));
+}
+
+// ── disagreements ────────────────────────────────────────────────────────────────────────────────
+
+let shownDisputes = 0;
+
+async function loadDisputes() {
+  try {
+    const { disputes } = await api("/api/disputes");
+    shownDisputes = disputes.length;
+    byId("disputes").hidden = !disputes.length;
+    byId("dispute-count").textContent = disputes.length;
+    byId("dispute-list").replaceChildren(...disputes.map(drawDispute));
+  } catch (error) {
+    say(error.message);
+  }
+}
+
+function drawDispute(pair) {
+  const [left, right] = difference(pair.left.text, pair.right.text).map((side) =>
+    side.map(([text, differs]) => (differs ? make("mark", {}, text) : text)));
+  const votes = pair.votes.map(({ who: name, label }) => `${name}: ${WORDS[label].toLowerCase()}`).join(", ");
+  const buttons = ["match", "no match", "unsure"].map((label) => {
+    const button = make("button", { type: "button", class: `small ${label.replace(" ", "-")}` }, WORDS[label]);
+    button.addEventListener("click", () => settle(pair, label));
+    return button;
+  });
+  return make("article", { class: "dispute", "aria-label": `Disagreement about ${pair.left.key} and ${pair.right.key}` },
+    make("div", { class: "pair" },
+      make("div", { class: "text" }, make("h3", {}, pair.left.key), make("p", {}, ...left)),
+      make("div", { class: "text" }, make("h3", {}, pair.right.key), make("p", {}, ...right))),
+    make("p", { class: "hint" }, `${votes}${pair.tie ? "" : " (decided by majority, unless you settle it)"}`),
+    make("div", { class: "row" }, make("span", {}, "It is:"), ...buttons));
+}
+
+async function settle(pair, label) {
+  try {
+    adopt(await api("/api/disputes", { who, answer: { pair: pair.pair, label, token: newToken() } }));
+    say(`Settled: ${WORDS[label]}.`);
+    await loadDisputes();
+    drawProgress();
+  } catch (error) {
+    say(error.message);
+  }
+}
+
+// ── guideline, name, options ─────────────────────────────────────────────────────────────────────
+
+let guideline = { text: "", version: "" };
+
+async function loadGuideline() {
+  guideline = await api("/api/guideline");
+  byId("guideline-text").textContent = guideline.text
+    || "Nothing is written yet. Agree on what counts as a match, and write it down here for everybody.";
+}
+
+function editGuideline(editing) {
+  byId("guideline-editor").hidden = !editing;
+  byId("edit-guideline").hidden = byId("guideline-text").hidden = editing;
+  byId("guideline-input").value = guideline.text;
+  byId("guideline-status").textContent = "";
+  if (editing) byId("guideline-input").focus();
+}
+
+byId("edit-guideline").addEventListener("click", async () => {
+  await loadGuideline();
+  editGuideline(true);
+});
+byId("cancel-guideline").addEventListener("click", () => editGuideline(false));
+byId("save-guideline").addEventListener("click", async () => {
+  try {
+    await api("/api/guideline", { text: byId("guideline-input").value, version: guideline.version }, "PUT");
+    await loadGuideline();
+    editGuideline(false);
+    byId("guideline").querySelector("summary").focus();
+  } catch (error) {
+    byId("guideline-status").textContent = error.message;
+  }
+});
+
+function changeName(words = "") {
+  byId("name-input").value = who;
+  byId("name-status").textContent = words;
+  if (!byId("name-dialog").open) byId("name-dialog").showModal();
+}
+
+function enter(name) {
+  who = name;
+  remember("name", who);
+  byId("person").textContent = who;
+  outbox = recall(`outbox ${who}`, []);
+  [held, behind] = [[], []];
+  gone.clear();
+  for (const work of outbox) if (work.kind === "answer") gone.add(work.pair);
+  draw();
+  send();
+}
+
+byId("person").addEventListener("click", () => changeName());
+byId("name-dialog").addEventListener("cancel", (event) => { if (!who) event.preventDefault(); });
+byId("name-form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const name = byId("name-input").value.trim().replace(/\s+/g, " ");
+  try {
+    await send(); // what the last person clicked goes under the last person's name
+    await api(`/api/state?who=${encodeURIComponent(name)}`);
+    byId("name-dialog").close();
+    enter(name);
+  } catch (error) {
+    byId("name-status").textContent = error.message;
+  }
+});
+
+byId("open-options").addEventListener("click", () => byId("options-dialog").showModal());
+byId("close-options").addEventListener("click", () => byId("options-dialog").close());
+byId("options-dialog").addEventListener("close", () => { waitingForKey = null; });
+byId("reset-keys").addEventListener("click", () => {
+  keys = { ...USUAL_KEYS };
+  remember("keys", keys);
+  drawKeys();
+  byId("key-status").textContent = "The usual keys are back.";
+});
+byId("show-differences").addEventListener("change", (event) => {
+  showDifferences = event.target.checked;
+  remember("differences", showDifferences);
+  draw();
+});
+byId("show-opinion").addEventListener("change", (event) => {
+  showOpinion = event.target.checked;
+  remember("opinion", showOpinion);
+  held = [];
+  fetchPairs();
+});
+byId("retry").addEventListener("click", async () => {
+  try {
+    await api("/api/rounds/retry", {});
+  } catch (error) {
+    say(error.message);
+  }
+});
+
+async function begin() {
+  drawKeys();
+  try {
+    const campaign = await api("/api/campaign");
+    byId("campaign").textContent = campaign.campaign;
+    document.title = `Label: ${campaign.campaign}`;
+    byId("names").replaceChildren(...campaign.people.map((name) => make("option", { value: name })));
+    showDifferences ??= campaign.relation !== "directed"; // a question and its answer differ in every word
+    byId("show-differences").checked = showDifferences;
+    byId("show-opinion").checked = showOpinion;
+    await loadGuideline();
+    await loadDisputes();
+  } catch (error) {
+    byId("waiting-words").textContent = error.message;
+  }
+  if (who) enter(who);
+  else changeName();
+  keepWatch();
+}
+
+begin();

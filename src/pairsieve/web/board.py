@@ -1,0 +1,178 @@
+"""Who has said what so far? The ledger's questions and standing answers, held in memory for a quick page.
+
+The ledger is the truth. The board repeats what this server wrote, and reads the ledger again every few
+seconds, because files, a language model or another server may have answered meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pairsieve.ledger import Answers, Ledger, Questions
+
+READ_AGAIN_SECONDS = 2.0  # how old the board may be; longer where reading itself takes long
+Part = tuple[str, int]  # (purpose, round)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question."""
+
+    number: int  # its place in the order of asking
+    pair: int
+    left_key: str
+    right_key: str
+    round: int
+    purpose: str
+    why: str
+
+    @property
+    def part(self) -> Part:
+        return self.purpose, self.round
+
+
+@dataclass(frozen=True)
+class Event:
+    """Somebody answered, settled a disagreement, or an answer was inferred; `taken_back`: no longer so."""
+
+    at: str
+    pair: int
+    who: str
+    label: int | None
+    about: str  # "answer", "adjudication" or "inferred"
+    taken_back: bool = False
+
+
+WORDS: dict[int | None, str] = {1: "match", 0: "no match", None: "unsure"}
+
+
+class Board:
+    """All questions and standing answers. Not for several threads at once: the desk holds the lock."""
+
+    def __init__(self, ledger: Ledger, wanted: Callable[[int], int]) -> None:
+        """`wanted(pair)`: how many people's opinions a pair should have."""
+        self._ledger, self._wanted = ledger, wanted
+        self._read_at, self._read_took = -1e9, 0.0
+        self.version = 0  # counts every change that anybody could see
+        self._clear()
+
+    def _clear(self) -> None:
+        self.questions: dict[int, Asked] = {}  # in the order of asking
+        self.votes: dict[int, dict[str, int | None]] = {}  # what each person says now
+        self.settled: dict[int, int | None] = {}  # adjudicated: counts before the votes
+        self.inferred: dict[int, int | None] = {}  # counts where nobody said match or no match
+        self.history: dict[str, dict[int, int | None]] = {}  # standing answers, the latest last
+        self.events: list[Event] = []
+        self.wanting: dict[int, None] = {}  # pairs that have fewer opinions than they should
+        self.disputes: dict[int, None] = {}  # some say match, some say no match, nobody has settled it
+        self.asked: Counter[Part] = Counter()
+        self.open: Counter[Part] = Counter()
+        self.positives: Counter[Part] = Counter()
+
+    def is_old(self) -> bool:
+        """Whether it is time to read the ledger again."""
+        return time.monotonic() - self._read_at > max(READ_AGAIN_SECONDS, 20 * self._read_took)
+
+    def read(self) -> tuple[Questions, Answers]:
+        """What the ledger holds now. Changes nothing here: others may use the board meanwhile."""
+        began = time.monotonic()
+        asked, said = self._ledger.questions(), self._ledger.answers()
+        self._read_at = time.monotonic()
+        self._read_took = self._read_at - began
+        return asked, said
+
+    def install(self, asked: Questions, said: Answers) -> None:
+        """Show what was read."""
+        if (len(asked), len(said)) == (len(self.questions), len(self.events)):
+            return  # rows are only ever added: as many as before are the same as before
+        self._clear()
+        rows = zip(asked.ids.tolist(), asked.left_keys, asked.right_keys, asked.rounds.tolist())
+        for (pair, left, right, number), purpose, why in zip(rows, asked.purpose, asked.why):
+            question = Asked(len(self.questions), pair, left, right, number, purpose, why)
+            self.questions[pair] = question
+            self.asked[question.part] += 1
+        for at, pair, who, label, kind, about in zip(
+            said.answered_at, said.ids.tolist(), said.who, said.labels, said.kind, said.about
+        ):
+            self._apply(Event(at, pair, who, label, about, kind == "withdrawal"))
+        for pair in self.questions:
+            self._place(pair)
+        self.version += 1
+
+    def record(
+        self, pair: int, who: str, label: int | None, about: str = "answer", taken_back: bool = False
+    ) -> None:
+        """Repeat here what was just written to the ledger."""
+        self._count(pair, -1)
+        at = datetime.now(UTC).isoformat(timespec="microseconds")
+        self._apply(Event(at, pair, who, label, about, taken_back))
+        self._place(pair)
+        self.version += 1
+
+    def _apply(self, event: Event) -> None:
+        self.events.append(event)
+        if event.about != "answer":
+            held = self.settled if event.about == "adjudication" else self.inferred
+            held.pop(event.pair, None)
+            if not event.taken_back:
+                held[event.pair] = event.label
+            return
+        mine = self.history.setdefault(event.who, {})
+        votes = self.votes.setdefault(event.pair, {})
+        mine.pop(event.pair, None)
+        if event.taken_back:
+            votes.pop(event.who, None)
+        else:
+            votes[event.who] = mine[event.pair] = event.label
+
+    def state(self, pair: int) -> str:
+        """The ledger's rule: `open` (no answer, or a tie), `unsure`, `match` or `no match`."""
+        if pair in self.settled:
+            return WORDS[self.settled[pair]]
+        votes = self.votes.get(pair, {})
+        matches, others = _for_and_against(votes)
+        if matches != others:
+            return "match" if matches > others else "no match"
+        if not matches and pair in self.inferred:
+            return WORDS[self.inferred[pair]]
+        return "unsure" if votes and not matches else "open"
+
+    def _place(self, pair: int) -> None:
+        """Put a pair where its votes say it belongs; one that stays keeps its turn."""
+        self._count(pair, 1)
+        votes, settled = self.votes.get(pair, {}), pair in self.settled
+        disputed = not settled and all(_for_and_against(votes))
+        wanting = not settled and not disputed and len(votes) < self._wanted(pair)
+        wanting = wanting and bool(votes or pair not in self.inferred)
+        for belongs, place in ((disputed, self.disputes), (wanting, self.wanting)):
+            if not belongs:
+                place.pop(pair, None)
+            elif pair not in place:
+                late = (
+                    bool(place) and self.questions[next(reversed(place))].number > self.questions[pair].number
+                )
+                place[pair] = None
+                if late:  # it comes back, after an undo: to its old turn, not to the end
+                    ordered = sorted(place, key=lambda each: self.questions[each].number)
+                    place.clear()
+                    place.update(dict.fromkeys(ordered))
+
+    def _count(self, pair: int, step: int) -> None:
+        part, state = self.questions[pair].part, self.state(pair)
+        self.open[part] += step * (state == "open")
+        self.positives[part] += step * (state == "match")
+
+    def current_part(self) -> Part | None:
+        """The first round with open questions, the oldest first; else the last one asked."""
+        parts = sorted(self.asked, key=lambda part: (part[1], part[0]))
+        waiting = [part for part in parts if self.open[part] > 0]
+        return waiting[0] if waiting else (parts[-1] if parts else None)
+
+
+def _for_and_against(votes: dict[str, int | None]) -> tuple[int, int]:
+    labels = list(votes.values())
+    return labels.count(1), labels.count(0)

@@ -1,0 +1,135 @@
+"""How is the campaign doing? The figures of the dashboard, made from the board and the rounds' figures."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from pairsieve.campaign import Campaign
+from pairsieve.web.board import Board
+from pairsieve.web.desk import Desk
+
+MOST_POINTS = 300  # of a curve; more cannot be seen
+PAUSE_SECONDS = 120.0  # a longer gap between two answers is a pause, not work
+
+
+class Dashboard:
+    """The figures of a desk's campaign, made again only when something happened."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._made: tuple[Any, dict[str, Any]] | None = None
+        self._not_before = 0.0
+
+    def figures(self, training: dict[str, Any]) -> dict[str, Any]:
+        """Everything the dashboard draws. `training`: what the process that trains reports."""
+        now = (self._desk.look(lambda board: board.version), training)
+        if self._made is None or (self._made[0] != now and time.monotonic() > self._not_before):
+            began = time.monotonic()
+            self._made = (now, dashboard(self._desk, training))
+            self._not_before = time.monotonic() + 10 * (time.monotonic() - began)  # leave time for answers
+        return self._made[1]
+
+
+def dashboard(desk: Desk, training: dict[str, Any]) -> dict[str, Any]:
+    """Everything the dashboard draws, made now."""
+    status = desk.campaign.status()
+    made: dict[str, Any] = desk.look(_from_board)
+    return {
+        **made,
+        "campaign": desk.campaign.folder.resolve().name,
+        "strategy": status["strategy"],
+        "state": status["state"],
+        "next": status["next"],
+        "budget": status["budget"],
+        "rounds": [_round(row) for row in status["rounds"]],
+        "batches": _batches(desk.campaign),
+        "agreement": desk.agreement(),
+        "disputes": desk.disputes(50),
+        "mistakes": desk.mistakes(),
+        "training": training,
+    }
+
+
+def _round(row: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a round that the dashboard shows, and no more."""
+    names = ("round", "labels", "positives", "open", "average_precision", "audit", "seconds")
+    kept = {name: row[name] for name in names if name in row}
+    kept["measured_on"] = next(iter(row.get("measures", {})), "")
+    return kept
+
+
+def _batches(campaign: Campaign) -> list[dict[str, Any]]:
+    """Matches among the labels of each round: where they dry up, little is left to find."""
+    return [
+        {
+            "round": c.round,
+            "asked": c.asked,
+            "labelled": c.labelled,
+            "unsure": c.unsure,
+            "positives": c.positives,
+        }
+        for c in campaign.ledger.counts()
+    ]
+
+
+def _from_board(board: Board) -> dict[str, Any]:
+    return {"version": board.version, "over_time": over_time(board), "people": pace(board)}
+
+
+def over_time(board: Board) -> list[dict[str, Any]]:
+    """Pairs answered and matches among them after each event, thinned to `MOST_POINTS`, the last one kept."""
+    stands: dict[int, dict[str, int | None]] = defaultdict(dict)
+    points: list[tuple[str, int, int]] = []
+    answered = positives = 0
+    for event in board.events:
+        votes = stands[event.pair]
+        before = (bool(votes), _is_match(votes))
+        name = event.who if event.about == "answer" else f"\0{event.about}"
+        if event.taken_back:
+            votes.pop(name, None)
+        else:
+            votes[name] = event.label
+        after = (bool(votes), _is_match(votes))
+        answered += after[0] - before[0]
+        positives += after[1] - before[1]
+        points.append((event.at, answered, positives))
+    step = max(1, -(-len(points) // MOST_POINTS))
+    kept = points[::step] + (points[-1:] if points and (len(points) - 1) % step else [])
+    return [{"at": at, "answered": a, "positives": p} for at, a, p in kept]
+
+
+def _is_match(votes: dict[str, int | None]) -> bool:
+    settled = votes.get("\0adjudication", -1)
+    if settled != -1:
+        return settled == 1
+    labels = list(votes.values())
+    return labels.count(1) > labels.count(0)
+
+
+def pace(board: Board) -> list[dict[str, Any]]:
+    """Answers and labels per hour of work of each person; gaps above `PAUSE_SECONDS` are not work."""
+    times: dict[str, list[float]] = defaultdict(list)
+    for event in board.events:
+        if event.about == "answer" and not event.taken_back:
+            times[event.who].append(datetime.fromisoformat(event.at).timestamp())
+    rows = []
+    for who, when in sorted(times.items()):
+        gaps = [b - a for a, b in pairwise(when)]
+        work = [gap for gap in gaps if gap <= PAUSE_SECONDS]
+        rate = 3600 * len(work) / sum(work) if sum(work) > 0 else None
+        standing = list(board.history.get(who, {}).values())
+        rows.append(
+            {
+                "who": who,
+                "answers": len(standing),
+                "match": standing.count(1),
+                "no_match": standing.count(0),
+                "unsure": standing.count(None),
+                "per_hour": rate,
+            }
+        )
+    return rows

@@ -1,0 +1,182 @@
+"""Who trains while people look at the page? A process of its own, told to go on when answers are in.
+
+The process is started once and kept: its imports stay warm. It speaks lines of JSON on its stdout:
+{"said": words}, then {"stopped": step} or {"error": words}. If the page's server dies, its stdin ends and it
+ends after the step at hand; what it finished is kept by the campaign.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger("pairsieve")
+LOOK_SECONDS = 0.5  # how often the thread looks whether a round is ready
+BUSY = "is being run by another process"  # the campaign's own words when somebody else runs it
+
+
+class Rounds:
+    """Goes on with the campaign whenever `ready()`; calls `done()` after each run."""
+
+    def __init__(
+        self,
+        folder: Path,
+        ready: Callable[[], bool],
+        done: Callable[[], None],
+        trains: bool = True,
+        cache: Path | None = None,
+    ) -> None:
+        self._ready, self._done, self.trains = ready, done, trains
+        self._folders = [str(folder)] + ([str(cache)] if cache else [])
+        self._process: subprocess.Popen[str] | None = None
+        self._wake, self._ending = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="rounds", daemon=True)
+        self.busy = False
+        self.words = ""  # what the process said last
+        self.error = ""  # why it stopped, until somebody says try again
+        self._not_before = 0.0
+
+    def start(self) -> None:
+        if self.trains:
+            self._spawn()  # its imports warm up while people read the first pair
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._ending.set()
+        self._wake.set()
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+        _close(process)
+
+    def poke(self) -> None:
+        """Look now, not at the next tick."""
+        self._wake.set()
+
+    def retry(self) -> None:
+        """Try again after an error."""
+        self.error = ""
+        self._wake.set()
+
+    def report(self) -> dict[str, Any]:
+        """For the page: whether training is on, whether it is at work, its last words, its error."""
+        return {"trains": self.trains, "busy": self.busy, "words": self.words, "error": self.error}
+
+    def _watch(self) -> None:
+        while not self._ending.is_set():
+            self._wake.wait(LOOK_SECONDS)
+            self._wake.clear()
+            if self._ending.is_set() or self.error or time.monotonic() < self._not_before:
+                continue
+            try:
+                if not self._ready():
+                    continue
+                self.busy = True
+                self._go_on()
+            except Exception as error:  # the thread must live: the page shows the words
+                log.exception("the rounds' thread met an error")
+                self.error = str(error)
+            finally:
+                if self.busy:
+                    self.busy = False
+                    self._done()
+
+    def _spawn(self) -> subprocess.Popen[str]:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "pairsieve.web.rounds", *self._folders],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        return self._process
+
+    def _go_on(self) -> None:
+        process = self._process
+        if process is None or process.poll() is not None:
+            _close(process)
+            process = self._spawn()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        except OSError:
+            pass  # it died; the missing line below tells how
+        for line in process.stdout:
+            told = json.loads(line)
+            if "said" in told:
+                self.words = told["said"]
+            elif "stopped" in told:
+                return
+            elif BUSY in told["error"]:
+                self.words = "Another process is running this campaign; waiting for it."
+                self._not_before = time.monotonic() + 3
+                return
+            else:
+                self.error = told["error"]
+                return
+        code = process.wait()
+        if not self._ending.is_set():
+            how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+            self.error = (
+                f"The process that trains {how}, perhaps for want of memory. "
+                "Nothing that was finished is lost. Look at the terminal, then try again."
+            )
+
+
+def _close(process: subprocess.Popen[str] | None) -> None:
+    """Close our ends of the lines to a process that has ended."""
+    for pipe in (process.stdin, process.stdout) if process is not None else ():
+        try:
+            if pipe is not None:
+                pipe.close()
+        except OSError:
+            pass  # a last word that nobody can hear any more
+
+
+def main(folder: Path, cache: Path | None = None) -> None:
+    """The process: for each line on stdin, run the campaign until people owe answers or it is finished."""
+    speak = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever a library prints goes to the terminal, not into our lines
+    if hasattr(os, "nice"):
+        os.nice(5)  # an answer on the page comes first
+
+    def tell(**words: Any) -> None:
+        print(json.dumps(words), file=speak, flush=True)
+
+    from pairsieve.campaign import Campaign
+    from pairsieve.errors import PairsieveError
+    from pairsieve.web.opinions import write_opinions
+
+    for _ in sys.stdin:
+        try:
+            campaign = Campaign(folder, cache)
+            step = campaign.run(lambda words: tell(said=words))
+            tell(said=f"{write_opinions(campaign):,} opinions written")
+            campaign.ledger.close()
+            tell(stopped=step.name)
+        except PairsieveError as error:
+            tell(error=str(error))
+        except Exception as error:
+            log.exception("the rounds' process met an error")
+            tell(error=f"{type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING)
+    main(*map(Path, sys.argv[1:]))
