@@ -157,6 +157,12 @@ class CampaignSettings:
     recall_rows: int = _setting(256, "texts on which an index's recall is measured", _whole(1, 10**6))
     seed: int = _setting(0, "of all random numbers", _whole(0, 2**63 - 1))
     device: str = _setting("auto", "where the encoder runs", _device())
+    transitivity: bool = _setting(
+        False, "infer labels that follow from others instead of asking; one collection only", _flag()
+    )
+    stop_when: str = _setting(
+        "", 'stop early by a rule such as "positives < 5% and labels >= 5000"', _text(empty=True)
+    )
     ledger: str = _setting(
         "ledger.sqlite", "questions and answers: a file in this folder, or a database's URL", _text()
     )

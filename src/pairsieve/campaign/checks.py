@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pairsieve.errors import PoolExhausted, SettingsError, nearest
+from pairsieve.measure.stopping import parse_stop_rule
 from pairsieve.settings import CampaignSettings
 from pairsieve.strategies import strategy_named
 from pairsieve.tasks import Task
+from pairsieve.transitivity import check_transitive
 
 
 def check_settings(settings: CampaignSettings, task: Task) -> None:
@@ -25,6 +27,10 @@ def check_settings(settings: CampaignSettings, task: Task) -> None:
             f"separate_encoders is set, and {settings.split} has one collection whose pairs have no left and "
             "right. Leave it out, or make the task with two collections."
         )
+    if settings.transitivity:
+        check_transitive(space)
+    if settings.stop_when:
+        parse_stop_rule(settings.stop_when)
     budget = settings.schedule.budget()
     if budget > space.size:
         raise PoolExhausted(

@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from pairsieve.artifacts import ArtifactStore, key_digest, load_array, save_array
 from pairsieve.campaign.checks import check_settings
 from pairsieve.campaign.figures import read_json, read_sealed, round_line, write_sealed
+from pairsieve.campaign.guidance import advice_after, infer_open, known_pairs, save_opinion, stop_reason
 from pairsieve.campaign.view import View
 from pairsieve.contracts import LabelSource, Selection, generator_for
 from pairsieve.errors import InputError, SettingsError
@@ -50,11 +51,12 @@ Rows = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Step:
-    """What comes next: `choose`, `label`, `train` (then measure) of a round, or `finished`."""
+    """What comes next: `choose`, `label`, `train` (then measure) of a round, `finished`, or `stopped`."""
 
     name: str
     round: int
     waiting: int = 0  # questions nobody has answered yet
+    reason: str = ""  # of stopping: the rule that held
 
 
 def next_step(counts: Sequence[Any], measured: set[int], rounds: int) -> Step:
@@ -156,14 +158,18 @@ class Campaign:
             while True:
                 step = self._next()
                 if step.name == "choose":
-                    self._choose(step.round)
+                    reason = self._choose(step.round)
+                    if reason:
+                        return Step("stopped", step.round - 1, reason=reason)
                 elif step.name == "label":
                     self._label(step.round)
-                    if len(self.ledger.open_questions(step.round)):
+                    if len(self.ledger.open_questions(step.round, "train")):
                         return self._next()
                 elif step.name == "train":
                     say(round_line(self._train_and_measure(step.round)))
                 else:
+                    if read_sealed(self._round_file("advice", step.round)) is None:
+                        self._advise(step.round, None)
                     return step
 
     def _next(self) -> Step:
@@ -171,7 +177,14 @@ class Campaign:
 
     def step(self) -> Step:
         """What comes next, without doing it."""
-        return next_step(self.ledger.counts(), set(self.figures()), self.settings.schedule.rounds)
+        figures = self.figures()
+        step = next_step(self.ledger.counts(), set(figures), self.settings.schedule.rounds)
+        if step.name == "choose" and step.round > 1:
+            advice = read_sealed(self._round_file("advice", step.round - 1))
+            rows = [figures[n] for n in sorted(figures)]
+            reason = stop_reason(self.settings.stop_when, rows, advice) if advice else ""
+            return Step("stopped", step.round - 1, reason=reason) if reason else step
+        return step
 
     def figures(self) -> dict[int, dict[str, Any]]:
         """The figures of each measured round; a torn or altered file counts as not measured."""
@@ -186,7 +199,12 @@ class Campaign:
         for count in self.ledger.counts():
             labels, positives = labels + count.labelled, positives + count.positives
             row = {"round": count.round, "labels": labels, "positives": positives, "open": count.open}
-            rounds.append(row | {k: v for k, v in figures.get(count.round, {}).items() if k not in row})
+            row |= {"inferred": count.inferred}
+            row |= {k: v for k, v in figures.get(count.round, {}).items() if k not in row}
+            advice = read_sealed(self._round_file("advice", count.round))
+            audit = read_sealed(self._round_file("audit", count.round))
+            more = {"advice": advice, "audit": audit}
+            rounds.append(row | {name: said for name, said in more.items() if said})
         return {
             "campaign": str(self.folder),
             "task": told.task,
@@ -196,15 +214,28 @@ class Campaign:
             "learner": told.learner,
             "seed": told.seed,
             "budget": told.schedule.budget(),
-            "state": {"finished": "finished", "label": "waiting"}.get(step.name, "ready"),
-            "next": {"step": step.name, "round": step.round, "waiting": step.waiting},
+            "state": {"finished": "finished", "stopped": "stopped", "label": "waiting"}.get(
+                step.name, "ready"
+            ),
+            "next": {
+                "step": step.name,
+                "round": step.round,
+                "waiting": step.waiting,
+                "reason": step.reason,
+            },
             "rounds": rounds,
         }
 
     # ── one round ───────────────────────────────────────────────────────────────────────────────
 
-    def _choose(self, number: int) -> None:
-        folder = self._selection(number, self.ledger.asked())
+    def _choose(self, number: int) -> str:
+        """Choose and ask; or the reason to stop instead, empty where there is none."""
+        folder = self._selection(number, self._known())
+        if number > 1:
+            advice, figures = self._advise(number - 1, folder), self.figures()
+            reason = stop_reason(self.settings.stop_when, [figures[n] for n in sorted(figures)], advice)
+            if reason:
+                return reason
         ids, info = load_array(folder / "ids.npy"), read_json(folder / "selection.json")
         chance = load_array(folder / "chance.npy") if info["has_chance"] else None
         left, right = pair_rows(ids)
@@ -220,6 +251,22 @@ class Campaign:
             chance,
         )
         self._forget_embeddings(number - 1)
+        return ""
+
+    def _known(self, through: int | None = None) -> Ids:
+        """Pairs that need not be asked: asked up to a round, or following from its labels."""
+        return known_pairs(self.ledger, self.split.space, self.settings.transitivity, through)
+
+    def _advise(self, number: int, coming: Path | None) -> dict[str, Any]:
+        """Write what is to be said after a round, `coming` being the selection of the next one."""
+        figures = self.figures()
+        points = [(figures[n]["labels"], figures[n].get("average_precision")) for n in sorted(figures)]
+        curve = [(labels, ap["value"]) for labels, ap in points if ap]
+        chosen = [self._selection(n, self._known(n - 1)) for n in range(1, number + 1)]
+        batches = replace(self.settings.schedule, rounds=number + 1).batches()
+        advice = advice_after(self.ledger, self.split.space, chosen, coming, batches[number], curve).as_json()
+        write_sealed(self._round_file("advice", number), advice)
+        return advice
 
     def _selection(self, number: int, asked: Ids) -> Path:
         """The folder of the pairs chosen for a round, after `asked`."""
@@ -250,6 +297,9 @@ class Campaign:
         self._check_selection(strategy.name, chosen, budget, asked)
         embed = self._seconds.get("embed", 0.0)
         save_array(place / "ids.npy", chosen.ids)
+        by_model = view.by_model()
+        if by_model is not None and hasattr(by_model[0], "counts"):
+            save_opinion(place, *by_model, chosen.ids, asked)
         if chosen.inclusion_probability is not None:
             save_array(place / "chance.npy", chosen.inclusion_probability)
         info = {
@@ -271,11 +321,19 @@ class Campaign:
             )
 
     def _label(self, number: int) -> None:
-        """Let every source answer what it can."""
-        for source in self.sources():
-            waiting = self.ledger.open_questions(number)
-            if len(waiting):
-                self.ledger.answer(source.answer(waiting), who=source.name, source=source.name)
+        """Let every source answer what it can; with transitivity in parts, inferring what follows between."""
+        everything = self.ledger.questions(number, "train").ids
+        size = max(1, len(everything) // 8) if self.settings.transitivity else max(1, len(everything))
+        for first in range(0, len(everything), size):  # fixed parts: a resumed run asks the same
+            if self.settings.transitivity:
+                infer_open(self.ledger, self.split.space, number)
+            for source in self.sources():
+                waiting = self.ledger.open_questions(number, "train")
+                part = waiting[np.isin(waiting, everything[first : first + size])]
+                if len(part):
+                    self.ledger.answer(source.answer(part), who=source.name, source=source.name)
+        if self.settings.transitivity:
+            infer_open(self.ledger, self.split.space, number)
 
     def _train_and_measure(self, number: int) -> dict[str, Any]:
         info = self._selection_info(number)
@@ -455,7 +513,7 @@ class Campaign:
         """How the pairs of a round were chosen; where its file is torn, they are chosen again to tell."""
         info = read_sealed(self._round_file("selection", number))
         if info is None:
-            info = read_json(self._selection(number, self.ledger.asked(number - 1)) / "selection.json")
+            info = read_json(self._selection(number, self._known(number - 1)) / "selection.json")
             write_sealed(self._round_file("selection", number), info)
         return info
 

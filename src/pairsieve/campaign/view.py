@@ -30,6 +30,10 @@ class View:
         self.searched: dict[str, Any] | None = None  # how the last search was made, and its recall
         self._searches: dict[int, tuple[PairSearch, Trained]] = {}
 
+    def by_model(self) -> tuple[PairSearch, Trained] | None:
+        """The search by the newest trained model, where the strategy used one."""
+        return self._searches.get(self.round - 1) if self.round > 1 else None
+
     @property
     def space(self) -> PairSpace:
         return self._part.space

@@ -43,6 +43,12 @@ def init(
     match: Path | None = typer.Option(
         None, "--match", help="With --strategy stratified: the campaign whose balance to match."
     ),
+    transitivity: bool = typer.Option(
+        False, "--transitivity", help="Infer labels that follow from others; one collection only."
+    ),
+    stop_when: str = typer.Option(
+        "", "--stop-when", help='Stop early by a rule, such as "positives < 5% and labels >= 5000".'
+    ),
     as_json: bool = _JSON,
 ) -> None:
     """Create a campaign: what to ask about, and how much."""
@@ -75,6 +81,8 @@ def init(
         right_prefix=right_prefix,
         learning_rate=learning_rate,
         device=device,
+        transitivity=transitivity,
+        stop_when=stop_when,
         **more,
     )
     budget = made.settings.schedule.budget()
@@ -107,13 +115,16 @@ def run(
     status_now = campaign.status()
     if step.name == "label":
         words = (
-            f"Waiting for {step.waiting:,} labels of round {step.round}. Nothing is lost; run again later."
+            f"Waiting for {step.waiting:,} labels of round {step.round}. Nothing is lost; run again later.\n"
+            f"Label in the browser with pairsieve label {folder}, or by file with pairsieve ask and import."
         )
+    elif step.name == "stopped":
+        words = f"Stopped after round {step.round}, as asked: {step.reason}."
     elif fresh:
         words = f"Finished: {status_now['rounds'][-1]['labels']:,} labels."
     else:
         words = "This campaign is finished; nothing was left to do."
-    show(status_now, as_json, f"{rounds_table(status_now)}\n\n{words}")
+    show(status_now, as_json, f"{rounds_table(status_now)}\n\n{_advice(status_now)}{words}")
 
 
 @app.command()
@@ -124,10 +135,17 @@ def status(folder: Path = _DIR, as_json: bool = _JSON) -> None:
     now = Campaign(folder).status()
     words = {
         "finished": "Finished.",
+        "stopped": f"Stopped after round {now['next']['round']}, as asked: {now['next']['reason']}.",
         "waiting": f"Waiting for {now['next']['waiting']:,} labels of round {now['next']['round']}.",
         "ready": f"Next: {now['next']['step']} round {now['next']['round']} (pairsieve run {folder}).",
     }[now["state"]]
-    show(now, as_json, f"{rounds_table(now)}\n\n{words}")
+    show(now, as_json, f"{rounds_table(now)}\n\n{_advice(now)}{words}")
+
+
+def _advice(now: dict[str, Any]) -> str:
+    """What is to be said after the last round that was advised on, as a line of its own."""
+    said = [row["advice"]["sentence"] for row in now["rounds"] if "advice" in row]
+    return f"{said[-1]}\n" if said else ""
 
 
 @app.command()

@@ -22,7 +22,7 @@ class ExactSearch:
     """Search over every pair of a scan's space. The count of pass one is made once and kept."""
 
     def __init__(self, scan: Scan) -> None:
-        self._scan = scan
+        self.scan = scan
         self._edges = np.linspace(-1.001, 1.001, BINS + 1, dtype=np.float32)
         self._reaching: NDArray[np.int64] | None = None
 
@@ -40,18 +40,23 @@ class ExactSearch:
         high = np.nextafter(np.float32(min(score + reach, 2.0)), np.float32(4))
         return self._collect(float(low), float(high), Keeper(count, asked, score))
 
+    def counts(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Pass one: fine edges over all scores, and how many pairs reach each."""
+        if self._reaching is None:
+            self._reaching = self.scan.count_reaching(self._edges, words="counting all pairs")
+        return self._edges, self._reaching
+
     def _free(self, count: int, asked: Ids) -> NDArray[np.int64]:
         """Unasked pairs at or above each edge."""
-        check_pool(count, self._scan.space.size - len(asked), "the space", REMEDY)
-        if self._reaching is None:
-            self._reaching = self._scan.count_reaching(self._edges, words="counting all pairs")
-        taken = np.sort(self._scan.scores(asked))
-        free: NDArray[np.int64] = self._reaching - (len(taken) - np.searchsorted(taken, self._edges, "left"))
+        check_pool(count, self.scan.space.size - len(asked), "the space", REMEDY)
+        _, reaching = self.counts()
+        taken = np.sort(self.scan.scores(asked))
+        free: NDArray[np.int64] = reaching - (len(taken) - np.searchsorted(taken, self._edges, "left"))
         return free
 
     def _collect(self, low: float, high: float, keeper: Keeper) -> Found:
-        self._scan.collect(low, high, keeper.take, words="collecting pairs")
-        return Found(keeper.kept(), "exact over all pairs", Estimate.exact(1.0, self._scan.space.size))
+        self.scan.collect(low, high, keeper.take, words="collecting pairs")
+        return Found(keeper.kept(), "exact over all pairs", Estimate.exact(1.0, self.scan.space.size))
 
 
 def _radius(edges: NDArray[np.float64], reaching: NDArray[np.int64], score: float, count: int) -> float:
