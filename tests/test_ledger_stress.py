@@ -1,8 +1,12 @@
-"""Eight people, 10,000 clicks, ten kills with -9: every acknowledged answer is in the ledger once."""
+"""Eight people, many clicks, kills with -9: every acknowledged answer is in the ledger once.
+
+2,000 clicks and 4 kills by default; PAIRSIEVE_CLICKS=10000 PAIRSIEVE_KILLS=10 for the whole story.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -16,14 +20,14 @@ from ledger_crew import PAIRS, pair_of
 from pairsieve.ledger import open_ledger
 
 pytest_plugins = ("postgres",)
-PEOPLE, CLICKS, KILLS = 8, 1250, 10
+PEOPLE = 8
+CLICKS = int(os.environ.get("PAIRSIEVE_CLICKS", "2000")) // PEOPLE
+KILLS = int(os.environ.get("PAIRSIEVE_KILLS", "4"))
 
 
 @pytest.mark.xdist_group("ledger-stress")
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-def test_ten_kills_lose_and_double_nothing(
-    database: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_kills_lose_and_double_nothing(database: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     place = str(tmp_path / "ledger.sqlite")
     if database == "postgresql":
         fresh: Callable[[], str] = request.getfixturevalue("postgres_place")
@@ -40,7 +44,7 @@ def test_ten_kills_lose_and_double_nothing(
     lives = [json.loads(line) for line in told]
     killed = sum(code == 9 for life in lives for code in life["codes"])
     assert len(lives) == KILLS + 1 and killed >= KILLS * PEOPLE // 2
-    assert lives[0]["noted"] < lives[5]["noted"] < PEOPLE * CLICKS  # they died at work
+    assert lives[0]["noted"] < lives[KILLS // 2]["noted"] < PEOPLE * CLICKS  # they died at work
     assert lives[-1]["codes"] == [0] * PEOPLE
 
     clicks = {f"person{p}-{n}" for p in range(PEOPLE) for n in range(CLICKS)}

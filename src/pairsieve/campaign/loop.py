@@ -265,7 +265,8 @@ class Campaign:
         chosen = [self._selection(n, self._known(n - 1)) for n in range(1, number + 1)]
         batches = replace(self.settings.schedule, rounds=number + 1).batches()
         advice = advice_after(self.ledger, self.split.space, chosen, coming, batches[number], curve).as_json()
-        write_sealed(self._round_file("advice", number), advice)
+        if read_sealed(self._round_file("advice", number)) != advice:  # a resumed run says the same
+            write_sealed(self._round_file("advice", number), advice)
         return advice
 
     def _selection(self, number: int, asked: Ids) -> Path:
