@@ -127,7 +127,8 @@ def test_no_acknowledged_answer_is_lost_or_doubled(
         end.set()
         server.kill()
     said = {token: pair for person in people for token, pair in person.acknowledged.items()}
-    kept = Campaign(campaign.folder).ledger.answers()
+    with Campaign(campaign.folder).ledger as ledger:
+        kept = ledger.answers()
     tokens = list(map(str, kept.tokens))
     assert len(said) == CLICKS // PEOPLE * PEOPLE
     assert len(set(tokens)) == len(tokens), "a click was written twice"
