@@ -99,7 +99,7 @@ def test_from_a_table_to_a_model(person: Person, tiny_encoder: Path, tmp_path: P
     ]
     before = person.json("status", folder)
     assert (before["state"], before["rounds"]) == ("ready", [])
-    assert before["next"] == {"step": "choose", "round": 1, "waiting": 0, "reason": ""}
+    assert before["next"] == {"step": "choose", "round": 1, "waiting": 0}
     code, out, _ = person.type("status", folder)
     assert out.splitlines()[-1] == f"Next: choose round 1 (pairsieve run {folder})."
 

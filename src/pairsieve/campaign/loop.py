@@ -217,12 +217,8 @@ class Campaign:
             "state": {"finished": "finished", "stopped": "stopped", "label": "waiting"}.get(
                 step.name, "ready"
             ),
-            "next": {
-                "step": step.name,
-                "round": step.round,
-                "waiting": step.waiting,
-                "reason": step.reason,
-            },
+            "next": {"step": step.name, "round": step.round, "waiting": step.waiting},
+            **({"reason": step.reason} if step.reason else {}),
             "rounds": rounds,
         }
 

@@ -135,7 +135,7 @@ def status(folder: Path = _DIR, as_json: bool = _JSON) -> None:
     now = Campaign(folder).status()
     words = {
         "finished": "Finished.",
-        "stopped": f"Stopped after round {now['next']['round']}, as asked: {now['next']['reason']}.",
+        "stopped": f"Stopped after round {now['next']['round']}, as asked: {now.get('reason', '')}.",
         "waiting": f"Waiting for {now['next']['waiting']:,} labels of round {now['next']['round']}.",
         "ready": f"Next: {now['next']['step']} round {now['next']['round']} (pairsieve run {folder}).",
     }[now["state"]]
