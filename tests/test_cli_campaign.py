@@ -178,7 +178,7 @@ def test_a_task_without_truth_waits_for_people(person: Person, tiny_encoder: Pat
         assert "pairsieve label" in out.splitlines()[-1]
     now = person.json("status", tmp_path / "c")
     assert (now["state"], now["next"]) == ("waiting", {"step": "label", "round": 1, "waiting": 20})
-    assert now["rounds"] == [{"round": 1, "labels": 0, "positives": 0, "open": 20}]
+    assert now["rounds"] == [{"round": 1, "labels": 0, "positives": 0, "open": 20, "inferred": 0}]
     code, out, _ = person.type("status", tmp_path / "c")
     assert (code, out.splitlines()[-1]) == (0, "Waiting for 20 labels of round 1.")
     assert "no round is complete yet" in person.refused("evaluate", tmp_path / "c", "--split", "test")
