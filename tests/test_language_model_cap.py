@@ -241,7 +241,7 @@ with (folder / "kept").open("a") as kept, Purse(SpendCap(tokens=10**9), folder /
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_process_stopped_or_killed_goes_on_where_it_was(tmp_path: Path, how: signal.Signals) -> None:
-    with OpenAIServer(lambda asked: replace(dearest(asked), delay_seconds=0.05)) as server:
+    with OpenAIServer(lambda asked: replace(dearest(asked), delay_seconds=0.3)) as server:
         command = [sys.executable, "-c", SCRIPT, server.url, str(tmp_path)]
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         while len(server.asked) < 12 and process.poll() is None:

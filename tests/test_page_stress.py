@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import random
@@ -79,7 +80,7 @@ class Person(threading.Thread):
                     return found
             except urllib.error.HTTPError as error:  # the server answered: a refusal is not a crash
                 raise AssertionError(f"{path}: {error.code} {error.read()[:300]!r}") from error
-            except OSError:
+            except (OSError, http.client.HTTPException):  # refused, cut off, or half an answer
                 self.retried += 1
                 time.sleep(0.05)
         return {}
