@@ -220,6 +220,9 @@ def test_an_error_in_a_thread_comes_out() -> None:
 
 
 SCRIPT = """
+import signal
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores Ctrl-C
 import sys, numpy as np
 from pathlib import Path
 from pairsieve.sources.language_model import LanguageModelSource
@@ -241,7 +244,7 @@ with (folder / "kept").open("a") as kept, Purse(SpendCap(tokens=10**9), folder /
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_process_stopped_or_killed_goes_on_where_it_was(tmp_path: Path, how: signal.Signals) -> None:
-    with OpenAIServer(lambda asked: replace(dearest(asked), delay_seconds=0.3)) as server:
+    with OpenAIServer(lambda asked: replace(dearest(asked), delay_seconds=0.1)) as server:
         command = [sys.executable, "-c", SCRIPT, server.url, str(tmp_path)]
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         while len(server.asked) < 12 and process.poll() is None:
