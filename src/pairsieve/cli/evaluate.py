@@ -107,7 +107,6 @@ def draw(
     """
     import numpy as np
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     from pairsieve.contracts import generator_for
     from pairsieve.measure import draw as draw_pairs
@@ -133,17 +132,7 @@ def draw(
             "inclusion_probability": sample.inclusion_probability,
         }
     )
-    unfinished = out.with_name(f".{out.name}.{os.getpid()}.unfinished")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, unfinished)
-        unfinished.replace(out)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        raise InputError(
-            "the sample cannot be written", where=str(out), why=str(error), remedy="Choose another --out"
-        ) from error
+    _write_parquet(table, out, "the sample", "--out")
     counts = {name: int((names == name).sum()) for name in ("positive", "near", "random")}
     show(
         {"out": str(out), "pairs": len(sample), **counts},
@@ -254,13 +243,29 @@ def by_scores(
     return result, curve
 
 
+def _write_parquet(table: Any, out: Path, what: str, option: str) -> None:
+    """Whole or not at all; a place that cannot be written is told in words."""
+    import pyarrow.parquet as pq
+
+    unfinished = out.with_name(f".{out.name}.{os.getpid()}.unfinished")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, unfinished)
+        unfinished.replace(out)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise InputError(
+            f"{what} cannot be written", where=str(out), why=str(error), remedy=f"Choose another {option}"
+        ) from error
+
+
 def _write_to_verify(
     part: Split, sample: PairSample, scores: Scores, curve: Curve, out: Path, at_recall: float, seed: int
 ) -> None:
     """Up to 50 putative false positives of either stratum, with their texts: a person adds `label`."""
     import numpy as np
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     from pairsieve.contracts import generator_for
     from pairsieve.measure import to_verify
@@ -270,18 +275,8 @@ def _write_to_verify(
     drawn = to_verify(sample, scores, threshold, 50, 50, generator_for(seed, 0, "verify"))
     left, right = (side.tolist() for side in pair_rows(np.sort(np.concatenate([drawn.near, drawn.random]))))
     texts = [part.left.texts[row] for row in left], [part.right.texts[row] for row in right]
-    unfinished = out.with_name(f".{out.name}.{os.getpid()}.unfinished")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        columns = {"left": left, "right": right, "left_text": texts[0], "right_text": texts[1]}
-        pq.write_table(pa.table(columns), unfinished)
-        unfinished.replace(out)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        raise InputError(
-            "the pairs cannot be written", where=str(out), why=str(error), remedy="Choose another --to-verify"
-        ) from error
+    columns = {"left": left, "right": right, "left_text": texts[0], "right_text": texts[1]}
+    _write_parquet(pa.table(columns), out, "the pairs", "--to-verify")
     say(f"{out}: {len(left):,} putative false positives at recall {at_recall:g}. Add a column label, 1 or 0.")
 
 

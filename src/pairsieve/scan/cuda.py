@@ -2,9 +2,9 @@
 
 The product: each float32 is the exact sum of three bfloat16, and the six largest of the nine partial
 products, laid side by side along the inner dimension, make one bfloat16 product with float32
-accumulation. On an H200 that is 2.5 times as fast as the plain float32 product and no less exact
-(`bench/exact_cuda.py` prints both). Every tile has one shape, so a pair's score does not depend on where
-it stands.
+accumulation. On an H200 that takes less than half the time of the plain float32 product, with twice its
+largest error, both a few 1e-6 (`bench/exact_cuda.py` prints them). Every tile has one shape, so a pair's
+score does not depend on where it stands.
 """
 
 from __future__ import annotations
