@@ -1,13 +1,20 @@
 """Does the advice hold? Campaigns with the truth at hand: what was predicted of each batch, and what came.
 
+    python bench/advice.py --campaigns DIR... [--again] [--verbose] [--json FILE]
     python bench/advice.py --task TASK [--texts 12000] [--first-batch 256] [--rounds 7] [--seeds 3]
         [--strategy uncertainty --strategy adaptive] [--cache FOLDER] [--verbose] [--json FILE]
 
-Each seed is another part of the task: of one collection, whole groups of matching texts up to `--texts`; of
-two, six in ten left texts and every second right text besides those that match. The frozen encoder embeds
-once (`--cache` keeps it), the projection learner trains each round, search is exact. Prints how often what
-came lay within the 90 % interval: of the next batch's positives (must be at least 85 %), of the positives
-left, and of AP over all pairs of the part.
+The first reads campaign folders, whatever learner trained them: what the sealed advice said after each
+round (with `--again`: what today's code says, from the same ledger and selections), and what the next round
+brought. The second simulates campaigns on parts of a task. Each seed is another part: of one collection,
+whole groups of matching texts up to `--texts`; of two, six in ten left texts and every second right text
+besides those that match. The frozen encoder embeds once (`--cache` keeps it), the projection learner trains
+each round, search is exact.
+
+Prints how often what came lay within the 90 % interval: of the next batch's positives (must be at least
+85 %), of the positives left, and of AP over all pairs; how often the interval said nothing (as wide as the
+batch, or nearly: it counts as neither); and how wide the others were, as a share of the batch and as high /
+low (medians).
 """
 
 from __future__ import annotations
@@ -24,9 +31,12 @@ from typing import Any
 import numpy as np
 
 from pairsieve.artifacts import ArtifactStore, load_array, save_array
+from pairsieve.campaign import Campaign
+from pairsieve.campaign.figures import read_sealed
+from pairsieve.campaign.guidance import advice_after
 from pairsieve.contracts import generator_for
 from pairsieve.measure import measure_exactly
-from pairsieve.measure.advice import Advice, Batch, Scored, Unasked, advise
+from pairsieve.measure.advice import Batch, Scored, Unasked, advise, depth_of
 from pairsieve.models import encoder_named
 from pairsieve.models.head import fit_head
 from pairsieve.models.projection import ProjectionSettings, fit_maps
@@ -112,23 +122,24 @@ def campaign(part: Part, strategy: str, sizes: list[int], seed: int) -> list[dic
         if number > 1:
             left = int(len(part.positives) - labels.sum())
             taken = np.histogram(scan.scores(asked), EDGES)[0]
-            by_score = -np.diff(scan.count_reaching(EDGES)) - taken
+            unasked = Unasked(EDGES, -np.diff(scan.count_reaching(EDGES)) - taken)
             said = advise(
                 history,
                 chosen,
-                unasked=Unasked(EDGES, by_score),
+                unasked=unasked,
                 space=part.space,
                 found=asked[labels],
                 curve=curve,
             )
-        history.append(Batch(came, chosen if number > 1 else None))
+        depth = depth_of(pairs.scores, unasked) if number > 1 else float(np.log1p(size / 2.0))
+        history.append(Batch(came, chosen if number > 1 else None, depth))
         order = np.argsort(np.concatenate([asked, pairs.ids]))
         asked, labels = np.concatenate([asked, pairs.ids])[order], np.concatenate([labels, came])[order]
         weight, bias, scan = _trained(part, asked, labels, generator_for(seed, number, "train"))
         ap = measure_exactly(scan, part.positives).curve.average_precision()
         curve.append((len(asked), ap))
         if said is not None:
-            rows.append(_row(said, number, int(came.sum()), left, ap))
+            rows.append(_row(said.as_json(), number, int(came.sum()), left, ap))
     return rows
 
 
@@ -143,25 +154,85 @@ def _trained(
     return weight, bias, open_scan(part.space, left, right, device="cpu")
 
 
-def _row(said: Advice, number: int, came: int, left: int, ap: float) -> dict[str, Any]:
-    row: dict[str, Any] = {"round": number, "labels": said.next_labels, "sentence": said.sentence}
-    for name, figure, truth in (
-        ("next", said.next_positives, came),
-        ("left", said.left, left),
-        ("ap", said.ap_after, ap),
+def read_campaign(folder: Path, again: bool) -> list[dict[str, Any]]:
+    """A campaign folder: for every round after the first that has answers, advice before it and what came.
+
+    `again` asks today's code, from the ledger and the selections as they were saved.
+    """
+    held = Campaign(folder)
+    split, counts, figures = held.split, {c.round: c for c in held.ledger.counts()}, held.figures()
+    curve = {
+        n: (row["labels"], row["average_precision"]["value"])
+        for n, row in figures.items()
+        if "average_precision" in row
+    }
+    places = _selections(held) if again else {}
+    rows = []
+    for number in sorted(counts)[1:]:
+        if counts[number].open or number - 1 not in counts:
+            continue
+        if again and set(range(1, number + 1)) <= set(places):
+            batch = len(load_array(places[number] / "ids.npy"))
+            known = [curve[n] for n in sorted(curve) if n < number]
+            chosen = [places[n] for n in range(1, number)]
+            said = advice_after(held.ledger, split.space, chosen, places[number], batch, known).as_json()
+        else:
+            said = read_sealed(folder / "rounds" / f"advice-{number - 1:03d}.json") or {}
+        if not said:
+            continue
+        found = sum(count.positives for n, count in counts.items() if n < number)
+        left = len(split.positives) - found if split.has_truth else None
+        row = _row(said, number, counts[number].positives, left, curve.get(number, (0, None))[1])
+        rows.append({"campaign": folder.name, "task": held.task.name, **row})
+    return rows
+
+
+def _selections(held: Campaign) -> dict[int, Path]:
+    """Where the selection of each round was saved, found by its pairs."""
+    by_pairs = {
+        load_array(place).tobytes(): place.parent
+        for place in sorted((held.folder / "artifacts" / "selection").glob("*/ids.npy"))
+    }
+    asked = {number: held.ledger.questions(number, "train").ids for number in held.ledger.rounds()}
+    return {n: by_pairs[ids.tobytes()] for n, ids in asked.items() if ids.tobytes() in by_pairs}
+
+
+def _row(said: dict[str, Any], number: int, came: int, left: int | None, ap: float | None) -> dict[str, Any]:
+    """One round: what the advice (as JSON) said of it, and what came."""
+    row: dict[str, Any] = {"round": number, "labels": said["next_labels"], "sentence": said["sentence"]}
+    for name, key, truth in (
+        ("next", "next_positives", came),
+        ("left", "left", left),
+        ("ap", "ap_after", ap),
     ):
-        if figure is not None:
-            row[name] = {
-                "came": truth,
-                "value": figure.value,
-                "low": figure.low,
-                "high": figure.high,
-                "within": bool(figure.low <= truth <= figure.high),
-            }
-    if said.left_at_least is not None:
-        row["floor"] = {"came": left, "value": said.left_at_least.value, "low": said.left_at_least.low}
-        row["floor"]["within"] = bool(said.left_at_least.low <= left)
+        figure = said[key]
+        if figure is not None and truth is not None:
+            within = bool(figure["low"] <= truth <= figure["high"])
+            row[name] = {"came": truth, **figure, "within": within}
+    if "next" in row and row["next"]["high"] - row["next"]["low"] >= 0.95 * row["labels"]:
+        row["unknown"] = row.pop("next")
+    if said["left_at_least"] is not None and left is not None:
+        floor = said["left_at_least"]
+        row["floor"] = {"came": left, "value": floor["value"], "within": bool(floor["low"] <= left)}
     return row
+
+
+HEADS = ("next batch", "says nothing", "width", "high / low", "left", "AP", "floor held")
+
+
+def _columns(rows: list[dict[str, Any]]) -> str:
+    """The figures of some rounds, in the order of HEADS."""
+    known = [row for row in rows if "next" in row]
+    wide = [(row["next"]["high"] - row["next"]["low"]) / max(row["labels"], 1) for row in known]
+    times = [(row["next"]["high"] + 1) / (row["next"]["low"] + 1) for row in known]
+    cells = [
+        _coverage(rows, "next"),
+        f"{sum('unknown' in row for row in rows)} of {len(rows)}",
+        f"{np.median(wide):.0%}" if wide else "-",
+        f"{np.median(times):.1f}" if times else "-",
+        *(_coverage(rows, name) for name in ("left", "ap", "floor")),
+    ]
+    return "".join(f"{cell:>15}" for cell in cells)
 
 
 def _coverage(rows: list[dict[str, Any]], name: str) -> str:
@@ -169,11 +240,35 @@ def _coverage(rows: list[dict[str, Any]], name: str) -> str:
     return f"{100 * np.mean(known):.0f} % of {len(known)}" if known else "-"
 
 
+def _tell(row: dict[str, Any]) -> None:
+    came = row.get("next", row.get("unknown", {})).get("came", "?")
+    more = "".join(f", {name} {row[name]['came']:.4g}" for name in ("left", "ap") if name in row)
+    print(f"  round {row['round']}: came {came}{more}. Said: {row['sentence']}")
+
+
+def compare_campaigns(folders: list[Path], again: bool, verbose: bool) -> list[dict[str, Any]]:
+    """Print what finished campaigns say, one line each and one together."""
+    every: list[dict[str, Any]] = []
+    print(f"{'campaign':<34}" + "".join(f"{head:>15}" for head in HEADS))
+    for folder in folders:
+        rows = read_campaign(folder, again)
+        if rows:
+            print(f"{rows[0]['task'] + ' ' + folder.name:<34}" + _columns(rows), flush=True)
+        for row in rows if verbose else ():
+            _tell(row)
+        every += rows
+    for task in sorted({row["task"] for row in every}):
+        print(f"{'all of ' + task:<34}" + _columns([row for row in every if row["task"] == task]))
+    return every
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--task", type=Path, required=True)
+    parser.add_argument("--campaigns", type=Path, nargs="+", default=[], help="campaign folders")
+    parser.add_argument("--again", action="store_true", help="advise anew instead of reading what was said")
+    parser.add_argument("--task", type=Path, default=None)
     parser.add_argument("--split", default="train")
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
     parser.add_argument("--pool", type=int, default=20000, help="texts of one collection that are embedded")
@@ -188,6 +283,13 @@ def main() -> None:
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--json", type=Path, default=None)
     args = parser.parse_args()
+    if args.campaigns:
+        every = compare_campaigns(args.campaigns, args.again, args.verbose)
+        if args.json:
+            args.json.write_text(json.dumps(every, indent=1))
+        return
+    if args.task is None:
+        parser.error("give --campaigns or --task")
     cache = args.cache or Path(tempfile.mkdtemp(prefix="advice-"))
     split = load_task(args.task).splits[args.split]
     if split.space.symmetric:
@@ -201,9 +303,9 @@ def main() -> None:
             rows_of(split.right, args.encoder, "right", cache),
         )
     sizes = [math.floor(args.first_batch * args.growth**i + 0.5) for i in range(args.rounds)]
-    every: list[dict[str, Any]] = []
+    simulated: list[dict[str, Any]] = []
     print(f"{args.task.name}, {args.seeds} seeds, batches {sizes}")
-    print(f"{'strategy':<14}{'next batch':>16}{'left':>16}{'AP':>16}{'floor held':>16}{'seconds':>9}")
+    print(f"{'strategy':<14}" + "".join(f"{head:>15}" for head in (*HEADS, "seconds")))
     for strategy in args.strategy or ["uncertainty", "adaptive"]:
         began, found = time.perf_counter(), []
         for seed in range(args.first_seed, args.first_seed + args.seeds):
@@ -211,18 +313,13 @@ def main() -> None:
             for row in campaign(part, strategy, sizes, seed):
                 found.append({"strategy": strategy, "seed": seed, **row})
                 if args.verbose:
-                    print(
-                        f"  seed {seed} round {row['round']}: came {row['next']['came']}. {row['sentence']}"
-                    )
+                    _tell(row)
         spent = time.perf_counter() - began
-        columns = "".join(f"{_coverage(found, name):>16}" for name in ("next", "left", "ap", "floor"))
-        print(f"{strategy:<14}{columns}{spent:>9.0f}", flush=True)
-        every += found
+        print(f"{strategy:<14}{_columns(found)}{spent:>15.0f}", flush=True)
+        simulated += found
         if args.json:
-            args.json.write_text(json.dumps(every, indent=1))
-    print(
-        f"{'together':<14}" + "".join(f"{_coverage(every, n):>16}" for n in ("next", "left", "ap", "floor"))
-    )
+            args.json.write_text(json.dumps(simulated, indent=1))
+    print(f"{'together':<14}{_columns(simulated)}")
 
 
 if __name__ == "__main__":

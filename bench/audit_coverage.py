@@ -1,18 +1,26 @@
 """Do an audit's 95 % intervals cover, and how narrow are they? Simulated audits of spaces with known truth.
 
-    python bench/audit_coverage.py [--repeats 500] [--budget 300] [--wikiqa EMBEDDINGS.npz]
+    python bench/audit_coverage.py [--repeats 500] [--budget 300] [--known 0 2048] [--texts 4000] [--seed 0]
+    python bench/audit_coverage.py --task TASK [--split test] [--cache FOLDER] [--known 0 2048]
+    python bench/audit_coverage.py --campaign DIR [--split test]
 
-Each repeat draws an audit, labels it by the truth, estimates, and compares with the exact figures.
-"uniform": the same number of labels drawn uniformly from the same pairs, once with the same estimator
-("same") and, for the number of positives, with the plain exact binomial interval. The made task is a
-collection of clusters; WikiQA is read from an .npz with left_train, right and pos_train.
+The first is a made task, a collection of clusters; the second any task with its truth under the frozen
+encoder, whose `--known` best-ranked pairs were bought before; the third the latest model of a campaign, with
+the labels that it was trained on known (none, on another split). Each repeat draws an audit, labels it by
+the truth, estimates, and compares with the exact figures.
+
+"uniform": the same number of labels drawn uniformly from the same pairs, under the same estimator. That
+interval is not an honest one: where no uniform label meets a match it repeats the estimator's assumption,
+so look at how often it covers. "plain", for the number of positives, is the exact binomial interval
+of the uniform labels, which covers whatever the truth.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,39 +29,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from advice import rows_of
+from pairsieve.campaign import Campaign
 from pairsieve.contracts import Estimate
-from pairsieve.measure.audit import Asked, AuditPlan, plan_audit
+from pairsieve.measure.audit import Asked, Strata, first_look, plan_in, strata_from_counts
 from pairsieve.measure.audit_estimate import AuditResult, estimate_audit
 from pairsieve.measure.exact import measure_exactly
-from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, Scores, is_member
+from pairsieve.pairs import AllPairs, Ids, PairSpace, Scores, is_member
+from pairsieve.progress import tracked
 from pairsieve.scan import Scan, open_scan, unit_rows
+from pairsieve.tasks import load_task
 
+DRAWS = 1000  # of the rates in an interval; the product takes 2000
 FIGURES = ("precision", "recall", "average_precision", "positives")
-
-
-class Remembered:
-    """A scan that makes a pass over all pairs once and then answers from memory."""
-
-    def __init__(self, scan: Scan) -> None:
-        self.scan, self.space, self.device = scan, scan.space, scan.device
-        self._collected: dict[tuple[float, float], list[tuple[Ids, Scores]]] = {}
-
-    def scores(self, ids: Ids) -> Scores:
-        return self.scan.scores(ids)
-
-    def count_reaching(self, thresholds: NDArray[np.float32], words: str = "") -> NDArray[np.int64]:
-        return self.scan.count_reaching(thresholds, words)
-
-    def collect(self, low: float, high: float, take: Callable[[Ids, Scores], None], words: str = "") -> None:
-        if (low, high) not in self._collected:
-            pieces: list[tuple[Ids, Scores]] = []
-            self.scan.collect(low, high, lambda i, s: pieces.append((i, s)), words)
-            self._collected[low, high] = pieces
-        for ids, scores in self._collected[low, high]:
-            take(ids, scores)
-
-    def neighbours(self, count: int, rows: Any = None, words: str = "") -> Any:
-        return self.scan.neighbours(count, rows, words)
 
 
 @dataclass(frozen=True)
@@ -70,6 +58,11 @@ class Case:
     @cached_property
     def positive_scores(self) -> Scores:
         return self.scan.scores(self.positives)
+
+    @cached_property
+    def reaching(self) -> NDArray[np.int64]:
+        """How many pairs reach each of `thresholds(case)`: the one pass over all pairs."""
+        return self.scan.count_reaching(thresholds(self.threshold))
 
     def asked(self) -> Asked:
         scores = self.scan.scores(self.known)
@@ -89,6 +82,15 @@ class Case:
         }
 
 
+def thresholds(*also: float) -> Scores:
+    return np.union1d(np.linspace(-1, 1, 20001, dtype=np.float32), np.array(also, np.float32))
+
+
+def strata_of(case: Case, budget: int) -> Strata:
+    at = np.array([case.threshold], np.float32)
+    return strata_from_counts(thresholds(case.threshold), case.reaching, case.scan.space.size, at, budget)
+
+
 def made_case(texts: int = 4000, seed: int = 0, known: int = 0, noise: float = 0.8) -> Case:
     """Clusters of about two texts around random centres, all under a few topics that crowd the ranking."""
     rng = np.random.default_rng(seed)
@@ -101,12 +103,25 @@ def made_case(texts: int = 4000, seed: int = 0, known: int = 0, noise: float = 0
     return ready("made", space, rows, None, space.ids(left, right), known)
 
 
-def wikiqa_case(path: Path, known: int = 0) -> Case:
-    """WikiQA's training split under embeddings that someone made."""
-    held = np.load(path)
-    space = CrossPairs(len(held["left_train"]), len(held["right"]))
-    positives = np.unique(space.ids(*held["pos_train"].T))
-    return ready("WikiQA train", space, held["left_train"], held["right"], positives, known)
+def task_case(task: Path, split: str, encoder: str, cache: Path, known: int = 0) -> Case:
+    """A split of a task under the frozen encoder."""
+    part = load_task(task).splits[split]
+    left = rows_of(part.left, encoder, "left", cache)
+    right = None if part.space.symmetric else rows_of(part.right, encoder, "right", cache)
+    return ready(f"{task.name} {split}", part.space, left, right, part.positives, known)
+
+
+def campaign_case(folder: Path, split: str | None, cache: Path | None) -> Case:
+    """The latest model of a campaign; what it was trained on is known, on its own split."""
+    held = Campaign(folder, cache)
+    number = held.latest()
+    matcher, name = held.matcher(number), split or held.settings.split
+    part = held.task.splits[name]
+    scan = open_scan(part.space, *held.embeddings(matcher, part, number), device="cpu")
+    known = held.ledger.labels()[0] if name == held.settings.split else np.empty(0, np.int64)
+    half = float(np.clip(-matcher.bias / matcher.weight, -1.0, 1.0))
+    title = f"{folder.name} {name}, round {number}, {len(known):,} known"
+    return Case(title, scan, np.unique(part.positives), half, known, (matcher.weight, matcher.bias))
 
 
 def ready(name: str, space: PairSpace, left: Any, right: Any, positives: Ids, known: int) -> Case:
@@ -114,7 +129,7 @@ def ready(name: str, space: PairSpace, left: Any, right: Any, positives: Ids, kn
 
     The threshold is passed by as many pairs as match, or by twice as many as are known.
     """
-    scan = Remembered(open_scan(space, left, right, device="cpu"))
+    scan = open_scan(space, left, right, device="cpu")
     positives = np.unique(positives)
     fine = np.linspace(-1, 1, 20001, dtype=np.float32)
     reach = scan.count_reaching(fine)
@@ -128,26 +143,47 @@ def ready(name: str, space: PairSpace, left: Any, right: Any, positives: Ids, kn
     return Case(f"{name}, {len(best):,} known", scan, positives, threshold, best)
 
 
-def audit_once(case: Case, plan: AuditPlan, asked: Asked, rng: np.random.Generator) -> AuditResult:
-    """One audit. Only counts by stratum enter an estimate, so counts are drawn, which a thousand repeats
-    can afford; that real draws follow them is tested in tests/test_audit.py."""
-    strata = plan.strata
-    matches = strata.count(case.positive_scores) - strata.count(asked.scores, asked.labels)
-    hits = rng.hypergeometric(matches.astype(int), plan.free - matches.astype(int), plan.labels)
-    stratum = np.repeat(np.arange(len(strata)), plan.labels)
-    labels = np.concatenate([np.arange(n) < x for n, x in zip(plan.labels, hits)])
-    chance = plan.labels / np.maximum(plan.free, 1)
-    after = asked.then(strata.edges[stratum], labels, 1, chance[stratum])
-    return estimate_audit(strata, after, case.threshold, rng)
+def labelled(case: Case, strata: Strata, asked: Asked, labels: Any, rng: np.random.Generator) -> Asked:
+    """`labels` (k,) pairs of each stratum drawn and labelled by the truth. Only counts by stratum enter an
+    estimate, so counts are drawn, which a thousand repeats can afford; that real draws follow them is
+    tested in tests/test_audit.py."""
+    free = strata.totals - strata.count(asked.scores).astype(np.int64)
+    matches = (strata.count(case.positive_scores) - strata.count(asked.scores, asked.labels)).astype(int)
+    hits = rng.hypergeometric(matches, free - matches, labels)
+    stratum = np.repeat(np.arange(len(strata)), labels)
+    said = np.concatenate([np.arange(n) < x for n, x in zip(labels, hits)])
+    chance = (labels / np.maximum(free, 1))[stratum]
+    number = int(asked.audit.max(initial=0)) + 1
+    return asked.then(strata.edges[stratum], said, number, chance)
 
 
-def uniform_once(case: Case, plan: AuditPlan, asked: Asked, rng: np.random.Generator) -> AuditResult:
+def audited(case: Case, asked: Asked, draws: Sequence[tuple[int, bool]], rng: np.random.Generator) -> Asked:
+    """After draws of (labels, evenly or not), each planned with what the ones before found."""
+    strata = strata_of(case, sum(count for count, _ in draws))
+    for count, evenly in draws:
+        plan = plan_in(strata, count, case.threshold, asked, case.head, evenly)
+        asked = labelled(case, strata, asked, plan.labels, rng)
+    return asked
+
+
+def audit_once(case: Case, asked: Asked, budget: int, rng: np.random.Generator) -> AuditResult:
+    """An audit as `pairsieve audit` does it: a first look, and then the rest."""
+    look = first_look(budget, 0)
+    draws = [(look, True), (budget - look, False)] if look else [(budget, False)]
+    after = audited(case, asked, draws, rng)
+    return estimate_audit(strata_of(case, budget), after, case.threshold, rng, draws=DRAWS)
+
+
+def uniform_once(case: Case, asked: Asked, budget: int, rng: np.random.Generator) -> AuditResult:
     """The same number of labels, drawn uniformly from the same pairs, and the same estimator."""
-    count = int(plan.labels.sum())
-    ids = case.scan.space.sample(count, rng, outside=case.known)
-    chance = np.full(count, count / (case.scan.space.size - len(case.known)))
-    after = asked.then(case.scan.scores(ids), is_member(ids, case.positives), 1, chance)
-    return estimate_audit(plan.strata, after, case.threshold, rng)
+    strata = strata_of(case, budget)
+    free = strata.totals - strata.count(asked.scores).astype(np.int64)
+    labels = rng.multinomial(budget, free / free.sum())  # pairs are so many that none comes twice
+    after = labelled(case, strata, asked, np.minimum(labels, free), rng)
+    chance = np.where(after.audit > 0, budget / free.sum(), after.inclusion_probability)
+    return estimate_audit(
+        strata, Asked(after.scores, after.labels, after.audit, chance), case.threshold, rng, draws=DRAWS
+    )
 
 
 def plain_uniform_width(case: Case, budget: int, rng: np.random.Generator, repeats: int) -> float:
@@ -165,9 +201,8 @@ def study(case: Case, budget: int, repeats: int, seed: int, uniform: int = 50) -
     """Coverage and widths of `repeats` audits, beside `uniform` audits with uniform labels."""
     rng = np.random.default_rng(seed)
     truth, asked = case.truth(), case.asked()
-    plan = plan_audit(case.scan, budget, case.threshold, asked, case.head)
-    mine = [audit_once(case, plan, asked, rng) for _ in range(repeats)]
-    theirs = [uniform_once(case, plan, asked, rng) for _ in range(uniform)]
+    mine = [audit_once(case, asked, budget, rng) for _ in tracked(range(repeats), "audits")]
+    theirs = [uniform_once(case, asked, budget, rng) for _ in range(uniform)]
     rows: dict[str, Any] = {}
     for name in FIGURES:
         made: list[Estimate] = [getattr(result, name) for result in mine]
@@ -193,30 +228,42 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=500)
     parser.add_argument("--budget", type=int, default=300)
     parser.add_argument("--texts", type=int, default=4000, help="of the made task")
+    parser.add_argument("--noise", type=float, default=0.8, help="of the made task")
     parser.add_argument("--known", type=int, nargs="*", default=[0, 2048], help="best pairs bought before")
-    parser.add_argument("--wikiqa", type=Path, help=".npz: left_train, right, pos_train")
+    parser.add_argument("--task", type=Path)
+    parser.add_argument("--campaign", type=Path)
+    parser.add_argument("--split", default=None)
+    parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
+    parser.add_argument("--cache", type=Path, default=None)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
+    if asked.campaign:
+        cases = [campaign_case(asked.campaign, asked.split, asked.cache)]
+    elif asked.task:
+        cache = asked.cache or Path(tempfile.mkdtemp(prefix="audit-"))
+        cases = [
+            task_case(asked.task, asked.split or "train", asked.encoder, cache, known)
+            for known in asked.known
+        ]
+    else:
+        cases = [made_case(asked.texts, asked.seed, known, asked.noise) for known in asked.known]
     titles = ("exact", "mean", "covered", "width", "uniform", "covered", "ratio", "plain", "ratio")
     if not asked.json:
-        print(f"{'':26}{'figure':>18}" + "".join(f"{title:>10}" for title in titles))
-    for known in asked.known:
-        cases = [made_case(asked.texts, known=known)]
-        cases += [wikiqa_case(asked.wikiqa, known)] if asked.wikiqa else []
-        for case in cases:
-            found = study(case, asked.budget, asked.repeats, asked.seed)
-            print(json.dumps(found) if asked.json else table(found), flush=True)
+        print(f"{'':34}{'figure':>18}" + "".join(f"{title:>10}" for title in titles))
+    for case in cases:
+        found = study(case, asked.budget, asked.repeats, asked.seed)
+        print(json.dumps(found) if asked.json else table(found), flush=True)
 
 
 def table(found: dict[str, Any]) -> str:
     """One row a figure."""
     lines = []
     for name, row in found["figures"].items():
-        width = max(row["width"], 1e-9)
+        width = row["width"] or np.nan  # every pair above the threshold is known: nothing to compare
         plain = row.get("plain_uniform_width")
         lines.append(
-            f"{found['case']:26}{name:>18}{row['truth']:10.4g}{row['mean']:10.4g}{row['coverage']:10.1%}"
+            f"{found['case']:34}{name:>18}{row['truth']:10.4g}{row['mean']:10.4g}{row['coverage']:10.1%}"
             f"{row['width']:10.4g}{row['uniform_width']:10.4g}{row['uniform_coverage']:10.0%}"
             f"{row['uniform_width'] / width:10.1f}" + (f"{plain:10.4g}{plain / width:10.1f}" if plain else "")
         )

@@ -1,7 +1,7 @@
 """How good is a whole campaign, over several seeds? Test AP over all pairs after every label is bought.
 
     python bench/campaigns.py --task TASK --encoder FOLDER --seeds 3 [--strategy uncertainty] [--rounds 4]
-        [--learner full] [--left-prefix "query: "] [--right-prefix "passage: "] [--out FOLDER]
+        [--learner full] [--recipe best|paper] [--left-prefix P] [--right-prefix P] [--out FOLDER]
 
 Each seed is a campaign of its own in --out, resumable like any other; the test split is measured exactly,
 once, after the last round. Prints one row a strategy: mean and standard error over seeds, positives
@@ -38,6 +38,7 @@ def one_campaign(args: argparse.Namespace, strategy: str, seed: int, cache: Path
             schedule=Schedule(first_batch=args.first_batch, growth=args.growth, rounds=args.rounds),
             device=args.device,
             learning_rate=args.learning_rate,
+            recipe=args.recipe,
         )
     campaign = Campaign(folder, cache)
     campaign.run(lambda words: print(f"  {folder.name}: {words}", flush=True))
@@ -79,7 +80,9 @@ def main() -> None:
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
     parser.add_argument("--strategy", action="append", default=[])
     parser.add_argument("--learner", default="auto")
+    parser.add_argument("--recipe", default="best", choices=("best", "paper"))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--first-batch", type=int, default=2048)
     parser.add_argument("--growth", type=float, default=1.5)
     parser.add_argument("--rounds", type=int, default=4)
@@ -96,7 +99,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     rows = []
     for strategy in args.strategy or ["uncertainty"]:
-        for seed in range(args.seeds):
+        for seed in range(args.first_seed, args.first_seed + args.seeds):
             rows.append(one_campaign(args, strategy, seed, args.out / "cache"))
             if args.json:
                 args.json.write_text(json.dumps(rows, indent=1))

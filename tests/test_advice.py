@@ -20,6 +20,7 @@ from pairsieve.measure.advice import (
     Unasked,
     advise,
     ap_after,
+    depth_of,
     next_positives,
     positives_left,
     positives_left_at_least,
@@ -45,7 +46,7 @@ def expecting(labels: int, rate: float) -> Scored:
 
 def test_after_the_seed_set_the_interval_is_wide() -> None:
     said = next_positives([batch(100, 50)], 100, expecting(100, 0.5))
-    assert 30 <= said.value <= 50
+    assert 40 <= said.value <= 60
     assert said.high - said.low > 40
     assert "no earlier round" in said.method
 
@@ -70,9 +71,29 @@ def test_what_the_model_expects_counts_where_it_was_right_before() -> None:
 
 @pytest.mark.parametrize(("labels", "positives"), [(256, 255), (256, 227), (256, 0), (300, 9)])
 def test_labels_of_one_kind_teach_no_boundary(labels: int, positives: int) -> None:
+    """It is said, and the interval is wider than the same rates would make it with more labels."""
     said = next_positives([batch(labels, positives)], 384, expecting(384, 0.99))
-    assert (said.low, said.high) == (0, 384)
-    assert "not known" in said.method
+    more = next_positives([batch(labels * 100, positives * 100 + 10)], 384, expecting(384, 0.99))
+    assert "teach no boundary" in said.method and "teach no boundary" not in more.method
+    assert said.low <= more.low and said.high >= more.high
+    assert (said.low, said.high) != (more.low, more.high)
+
+
+def test_deeper_in_the_ranking_matches_are_fewer() -> None:
+    """Nine in ten of the 500 nearest match. Among pairs that 250 others outrank it stays so; behind 25,000
+    others (4.6 in logarithms deeper) hardly one in ten, whatever the model says; and the interval says how
+    far that is from everything seen."""
+    seed = [Batch(np.arange(500) < 450, None, depth=np.log1p(250))]
+    near, far = (next_positives(seed, 500, expecting(500, 0.5), np.log1p(n)) for n in (250, 25_000))
+    assert near.value > 350 > 100 > far.value
+    assert near.low <= 450 <= near.high and far.high - far.low > near.high - near.low
+
+
+def test_the_depth_of_a_batch() -> None:
+    """10, 20 and 30 unasked pairs in three bins; the middle of the batch lies in the second: 20 + 10."""
+    unasked = Unasked(np.array([0.0, 0.25, 0.5, 1.0]), np.array([30, 20, 10]))
+    assert depth_of(np.array([0.1, 0.25, 0.9]), unasked) == pytest.approx(np.log(1 + 30))
+    assert depth_of(np.array([]), unasked) == 0.0
 
 
 def test_no_round_answered_is_refused() -> None:
@@ -177,7 +198,7 @@ def test_a_curve_stays_within_bounds(values: list[float], labels: int) -> None:
 
 
 def test_two_rounds_are_no_curve() -> None:
-    with pytest.raises(InputError, match="needs 3 measured rounds, there are 2"):
+    with pytest.raises(InputError, match="a learning curve of 2 rounds"):
         ap_after([(100, 0.1), (200, 0.2)], 100)
 
 

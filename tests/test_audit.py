@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-import pairsieve.cli.audit  # noqa: F401  (adds its command)
-from made_task import begin, made_task
-from pairsieve.campaign import Campaign, Step
-from pairsieve.cli import all_commands
-from pairsieve.contracts import Answer
 from pairsieve.errors import InputError
 from pairsieve.measure import audit as auditing
-from pairsieve.measure.audit import Asked, Strata, allocate, draw_audit, plan_audit, strata_from_counts
+from pairsieve.measure.audit import (
+    Asked,
+    Strata,
+    allocate,
+    draw_audit,
+    first_look,
+    plan_audit,
+    plan_in,
+    strata_from_counts,
+)
 from pairsieve.measure.audit_estimate import (
     estimate_audit,
     evidence_of,
@@ -88,9 +89,9 @@ def test_a_plan_spends_the_budget_and_looks_everywhere(
     strata: list[tuple[int, float, bool]], budget: int
 ) -> None:
     free = np.array([size for size, _, _ in strata])
-    rates, above = np.array([rate for _, rate, _ in strata]), np.array([high for _, _, high in strata])
+    rates, above = np.array([[rate for _, rate, _ in strata]]), np.array([high for _, _, high in strata])
     budget = min(budget, int(free.sum()))
-    labels = allocate(free, rates, above, budget)
+    labels = allocate(free, rates, np.zeros(len(free)), above, budget)
     assert labels.sum() == budget and (labels >= 0).all() and (labels <= free).all()
     if budget >= 4 * len(strata):
         assert (labels[free > 0] > 0).all()
@@ -98,9 +99,34 @@ def test_a_plan_spends_the_budget_and_looks_everywhere(
 
 def test_labels_go_where_they_tell_most() -> None:
     """Half-sure pairs beat sure ones; ten million pairs with ten matches get a look, not the budget."""
-    free = np.array([1000, 1000, 10_000_000])
-    labels = allocate(free, np.array([0.999, 0.5, 1e-6]), np.array([True, True, False]), 300)
+    free, above = np.array([1000, 1000, 10_000_000]), np.array([True, True, False])
+    labels = allocate(free, np.array([[0.999, 0.5, 1e-6]]), np.zeros(3), above, 300)
     assert labels[1] > 1.5 * labels[0] and 30 <= labels[2] < 60
+
+
+def test_one_wild_draw_does_not_rule_the_plan() -> None:
+    """In one draw of twenty the last stratum holds a hundred thousand matches: that is not planned for."""
+    free, above = np.array([1000, 1000, 10_000_000]), np.array([True, False, False])
+    calm = np.tile([0.5, 0.1, 1e-6], (20, 1))
+    wild = calm.copy()
+    wild[0, 2] = 0.01
+    plans = [allocate(free, rates, np.zeros(3), above, 300).tolist() for rates in (calm, wild)]
+    assert plans[0] == plans[1]
+
+
+def test_labels_that_speak_already_are_counted_in() -> None:
+    """Two like strata, 60 labels seen in the first: of 100 more, 80 go to the second and 20 to the first."""
+    free, none = np.array([1000, 1000]), np.zeros(2)
+    labels = allocate(free, np.array([[0.3, 0.3]]), none, np.array([False, False]), 100, np.array([60.0, 0]))
+    assert labels.tolist() == [20, 80]
+
+
+def test_a_first_look_is_even_and_only_where_nobody_has_looked() -> None:
+    strata = Strata(np.array([0.8, 0.5, -2.0], np.float32), np.array([4, 1000, 1_000_000]))
+    plan = plan_in(strata, 24, 0.5, Asked.nothing(), evenly=True)
+    assert plan.labels.tolist() == [4, 10, 10]
+    assert first_look(300, 0) == 100 and first_look(300, 100) == 0
+    assert first_look(60, 0) == 0  # too few to be parted
 
 
 # ── drawing ─────────────────────────────────────────────────────────────────────────────────────
@@ -264,12 +290,12 @@ def test_an_unexplored_tail_widens_the_upper_limit_only() -> None:
 
 
 def test_intervals_cover_and_are_narrow() -> None:
-    """The bench in small: 80 audits of 200 labels of 320,000 pairs; bench/audit_coverage.py makes 500."""
+    """The bench in small: 50 audits of 200 labels of 320,000 pairs; bench/audit_coverage.py makes 500."""
     small = bench.made_case(800, seed=2, known=200)
-    found = bench.study(small, 200, 80, seed=4, uniform=0)["figures"]
+    found = bench.study(small, 200, 50, seed=4, uniform=0)["figures"]
     for name in ("precision", "average_precision", "positives"):
-        # 95 % would be below 89 % of 80 repeats once in fifty such tests
-        assert found[name]["coverage"] >= 0.89, name
+        # 95 % would be below 86 % of 50 repeats once in a hundred such tests
+        assert found[name]["coverage"] >= 0.86, name
     assert found["positives"]["plain_uniform_width"] > 3 * found["positives"]["width"]
 
 
@@ -324,82 +350,14 @@ def test_unequal_weights_count_as_their_effective_number() -> None:
     assert held.hits[0] / held.drawn[0] == pytest.approx(100 / 1100)  # all hits are light ones
 
 
-# ── the command ─────────────────────────────────────────────────────────────────────────────────
-
-
-def call(*words: Any) -> dict[str, Any]:
-    outcome = CliRunner().invoke(all_commands(), [*map(str, words), "--json"], catch_exceptions=False)
-    assert outcome.exit_code == 0, outcome.output
-    found: dict[str, Any] = json.loads(outcome.stdout)
-    return found
-
-
-def test_story_with_truth(tmp_path: Path, tiny_encoder: Path) -> None:
-    """Audited after two rounds, again after three: labels stay sealed, and earlier ones are used again."""
-    task = made_task(tmp_path / "task")
-    campaign = begin(tmp_path / "c", task, tiny_encoder, rounds=2)
-    with pytest.raises(InputError, match="no round is complete"):
-        call("audit", tmp_path / "c")
-    campaign.run()
-    before = campaign.ledger.labels("train")
-    found = call("audit", tmp_path / "c", "--budget", 60)
-    assert found["state"] == "audited" and found["labels"] == 60 and found["round"] == 2
-    matches = len(campaign.split.positives)
-    free = found["positives_without_assumption"]  # the tiny encoder embeds nonsense: nothing may be assumed
-    assert free["low"] <= matches <= free["high"]
-    assert call("audit", tmp_path / "c", "--budget", 60) == found  # asked once, estimated alike
-    for mine, old in zip(campaign.ledger.labels("train"), before):
-        assert np.array_equal(mine, old)  # sealed: nothing reaches training
-    assert call("audit", tmp_path / "c", "--threshold", 0.5)["threshold"] == 0.5
-    assert call("audit", tmp_path / "c", "--precision", 0.001)["precision"]["value"] >= 0.001
-    words = CliRunner().invoke(all_commands(), ["audit", str(tmp_path / "c")]).stdout
-    assert "matches in all pairs" in words and "60 audit labels" in words
-    settings_file = tmp_path / "c" / "campaign.toml"
-    settings_file.write_text(settings_file.read_text().replace("rounds = 2", "rounds = 3"))
-    longer = Campaign(tmp_path / "c")
-    assert longer.run() == Step("finished", 3)
-    assert call("audit", tmp_path / "c", "--budget", 0)["labels"] == 60  # the new model, the old labels
-    again = call("audit", tmp_path / "c", "--budget", 40)
-    assert again["labels"] == 100 and again["round"] == 3 and "2 audits" in again["positives"]["method"]
-    assert len(longer.ledger.labels("train")[0]) == 20 + 30 + 45
-
-
-def test_story_with_people(tmp_path: Path, tiny_encoder: Path) -> None:
-    """Without truth the audit waits, says so, and goes on when people have answered; unsure is an answer."""
-    task = made_task(tmp_path / "task", truth=False)
-    campaign = begin(tmp_path / "c", task, tiny_encoder, rounds=1, measure_splits=())
-    campaign.run()
-    people = campaign.ledger.open_questions(1, "train")
-    answers = [Answer(int(pair), int(at % 4 == 0)) for at, pair in enumerate(people)]
-    campaign.ledger.answer(answers, who="ann", source="page")
-    campaign.run()
-    assert call("audit", tmp_path / "c", "--budget", 30) == {
-        "campaign": str(tmp_path / "c"),
-        "split": "train",
-        "state": "waiting",
-        "waiting": 30,
-    }
-    asked = campaign.ledger.questions(purpose="audit")
-    assert len(asked) == 30 and set(asked.why) == {"audit"} and (asked.inclusion_probability > 0).all()
-    assert call("audit", tmp_path / "c")["waiting"] == 30  # not drawn twice
-    labels = [None, *[0] * 19, *[1] * 10]
-    given = [Answer(int(pair), label) for pair, label in zip(asked.ids, labels)]
-    campaign.ledger.answer(given, who="ann", source="page")
-    found = call("audit", tmp_path / "c")
-    assert found["labels"] == 29 and found["unsure"] == 1 and found["positives"]["value"] > 0
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--split", "dev"], "Audit 'train'"),
-        (["--threshold", "0.5", "--precision", "0.9"], "together"),
-        (["--precision", "1.5"], "above 0 and up to 1"),
-        (["--threshold", "3"], "cosines"),
-        (["--budget", "0"], "no round is complete"),
-    ],
-)
-def test_slips_are_named(tmp_path: Path, tiny_encoder: Path, words: list[str], message: str) -> None:
-    begin(tmp_path / "c", made_task(tmp_path / "task"), tiny_encoder)
-    with pytest.raises(InputError, match=message):
-        call("audit", tmp_path / "c", *words)
+def test_several_draws_together_are_unbiased_and_cover() -> None:
+    """A look, the rest, and 60 more under one scorer: the mean of 30 such audits is near the truth."""
+    made = bench.made_case(400, seed=5)
+    strata, found, covered = bench.strata_of(made, 150), [], 0
+    for seed in range(30):
+        asked = bench.audited(made, Asked.nothing(), [(30, True), (60, False), (60, False)], rng(seed))
+        result = estimate_audit(strata, asked, made.threshold, rng(seed), draws=400)
+        found.append(result.positives.value)
+        covered += result.positives.low <= len(made.positives) <= result.positives.high
+    # What a draw finds decides where the next one looks, so a small bias is allowed besides chance.
+    assert np.mean(found) == pytest.approx(len(made.positives), rel=0.15) and covered >= 26

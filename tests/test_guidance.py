@@ -5,7 +5,8 @@ import pytest
 
 from made_task import begin, made_task, picture
 from pairsieve.campaign import Campaign
-from pairsieve.campaign.guidance import _following, stop_reason
+from pairsieve.campaign.guidance import _following, answers_changed, stop_reason
+from pairsieve.contracts import Answer
 from pairsieve.errors import SettingsError
 from pairsieve.pairs import AllPairs, is_member
 
@@ -38,6 +39,22 @@ def test_every_round_is_advised_on(tmp_path, tiny_encoder):
         assert 0 <= brought["low"] <= brought["value"] <= brought["high"] <= row["advice"]["next_labels"]
         assert row["advice"]["sentence"]
     assert "left" in rows[1]["advice"]
+
+
+def test_advice_knows_when_the_answers_it_rests_on_have_changed(tmp_path, tiny_encoder):
+    """One match and one other are swapped in round 1: the counts are the same, the labels are not."""
+    campaign = begin(tmp_path / "campaign", made_task(tmp_path / "task"), tiny_encoder, rounds=2)
+    campaign.run()
+    ledger, rows = campaign.ledger, campaign.status()["rounds"]
+    assert not any(answers_changed(ledger, row["round"], row["advice"]) for row in rows)
+    ids, labels = ledger.labels(through=1)
+    swapped = [Answer(int(ids[labels][0]), 0), Answer(int(ids[~labels][0]), 1)]
+    ledger.answer(swapped, who="truth", source="page")
+    assert [answers_changed(ledger, row["round"], row["advice"]) for row in rows] == [True, True]
+    assert not answers_changed(ledger, 1, None)  # nothing was said, so nothing is old
+    back = [Answer(int(ids[labels][0]), 1), Answer(int(ids[~labels][0]), 0)]
+    ledger.answer(back, who="truth", source="page")
+    assert not any(answers_changed(ledger, row["round"], row["advice"]) for row in rows)
 
 
 def test_a_rule_stops_the_campaign_and_taking_it_away_goes_on(tmp_path, tiny_encoder):

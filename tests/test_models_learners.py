@@ -11,6 +11,7 @@ from pairsieve.errors import InputError, SettingsError
 from pairsieve.models import (
     CrossEncoder,
     FullLearner,
+    LossSettings,
     ProjectionLearner,
     ProjectionSettings,
     TrainingSettings,
@@ -59,7 +60,7 @@ def test_training_tells_matches_from_the_rest_and_repeats_itself(
 ) -> None:
     encoder = encoder_named(tiny_encoder, device="cpu")
     learner = (
-        FullLearner(encoder, FAST, head_weight=1.0, head_bias=0.0, shared=shared)
+        FullLearner(encoder, FAST, LossSettings(head_weight=1.0, head_bias=0.0), shared)
         if kind == "full"
         else ProjectionLearner(
             encoder, ProjectionSettings(epochs=40, learning_rate=1e-2, batch_size=32, shared=shared)
@@ -134,11 +135,19 @@ def test_the_loss_is_that_of_a_head_over_batch_normalised_cosines(tiny_encoder: 
     import torch
 
     encoder = encoder_named(tiny_encoder, device="cpu")
-    learner = FullLearner(encoder, head_weight=2.0, head_bias=-1.0)
+    learner = FullLearner(encoder, loss=LossSettings(head_weight=2.0, head_bias=-1.0))
     ids, labels = pairs()
     left, right = pair_rows(ids)
     job = _PairJob(
-        learner, [encoder.network], encoder.tokens(LEFT), encoder.tokens(RIGHT), left, right, labels, "cpu"
+        learner,
+        [encoder.network],
+        encoder.tokens(LEFT),
+        encoder.tokens(RIGHT),
+        left,
+        right,
+        labels,
+        (left, -1 - right),
+        "cpu",
     )
     rows = np.arange(16)
     cosines = (encoder.embed(LEFT)[left[rows]] * encoder.embed(RIGHT)[right[rows]]).sum(1)
@@ -149,9 +158,9 @@ def test_the_loss_is_that_of_a_head_over_batch_normalised_cosines(tiny_encoder: 
     )
     at, width = torch.from_numpy(rows), int(job.widths[rows].max())
     with torch.no_grad():
-        plain = job.loss(job.scores(at, width, prepared=False), at)
+        plain = job.loss(job.outputs(at, width, prepared=False), at)
         # A wider padding, as the captured steps use, and the prepared mask leave it as it is.
-        wide = job.loss(job.scores(at, width + 9, prepared=True), at)
+        wide = job.loss(job.outputs(at, width + 9, prepared=True), at)
     assert plain.tolist() == pytest.approx(wanted.tolist(), abs=1e-4)
     assert wide.tolist() == pytest.approx(wanted.tolist(), abs=1e-4)
     job._weight.data.fill_(-0.5)
@@ -169,13 +178,14 @@ def test_which_architectures_can_be_captured(
     ids, labels = pairs()
     left, right = pair_rows(ids)
     job = _PairJob(
-        FullLearner(encoder, head_weight=1.0, head_bias=0.0),
+        FullLearner(encoder, loss=LossSettings(head_weight=1.0, head_bias=0.0)),
         [encoder.network],
         encoder.tokens(LEFT),
         encoder.tokens(RIGHT),
         left,
         right,
         labels,
+        (left, -1 - right),
         "cpu",
     )
     assert takes_prepared_mask(job, np.arange(16), TrainingSettings(), "cpu") == taken
@@ -206,7 +216,7 @@ def test_captured_steps_do_what_eager_steps_do(shared: bool, tiny_encoder: Path)
     made = []
     for graph in (True, False):
         training = TrainingSettings(learning_rate=1e-3, head_rate_factor=100.0, graph=graph, bf16=False)
-        learner = FullLearner(encoder, training, head_weight=1.0, head_bias=0.0, shared=shared)
+        learner = FullLearner(encoder, training, LossSettings(head_weight=1.0, head_bias=0.0), shared)
         made.append(learner.fit(LEFT, RIGHT, ids, labels, rng()))
     one, other = (matcher.embed(LEFT, "left") @ matcher.embed(RIGHT, "right").T for matcher in made)
     before = encoder.embed(LEFT, "left") @ encoder.embed(RIGHT, "right").T

@@ -1,4 +1,5 @@
-"""People label in a real browser: alone with the keyboard, over two visits; and two together who disagree.
+"""People label in a real browser: alone with the keyboard, over two visits; two together who disagree; and
+answers that cannot all be right.
 
 Needs Chromium and the package playwright. Pictures of the pages are kept in the test's folder, or in
 $PAIRSIEVE_SCREENSHOTS.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -22,8 +24,12 @@ from typing import Any
 import pytest
 
 from pairsieve.campaign import Campaign
+from pairsieve.campaign.figures import write_sealed
+from pairsieve.contracts import Answer
 from pairsieve.made import made_questions
-from web_campaign import asked_campaign
+from pairsieve.settings import CAMPAIGN_FILE
+from pairsieve.sources.overlap import FOLDER, OVERLAP_FILE, overlap_writer
+from web_campaign import asked_campaign, asked_triangles
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -41,6 +47,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
     pytest.mark.xdist_group("browser"),
 ]
+LOOKED_AT: set[str] = set()  # what was checked for everybody's use: once is enough
 SIDEWAYS = "() => document.documentElement.scrollWidth - window.innerWidth"
 HTML = "Is <b onclick=alert(1)>this</b> <img src=x onerror=alert(2)> & that the same?"
 
@@ -98,6 +105,27 @@ def pictures(tmp_path: Path) -> Path:
     return folder
 
 
+def check_accessible(page: Any, where: str) -> None:
+    """No fault that axe-core finds against WCAG 2.1 A and AA, light and dark."""
+    if where in LOOKED_AT:
+        return
+    LOOKED_AT.add(where)
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    rules = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        found = axe.Axe().run(page, options={"runOnly": rules}).response["violations"]
+        told = [(fault["id"], node["html"][:160]) for fault in found for node in fault["nodes"]]
+        assert not told, f"{where}, {scheme}: {told}"
+    small = page.evaluate(
+        "() => [...document.querySelectorAll('button, a, summary, input')].filter(e => e.checkVisibility())"
+        ".map(e => [e.id || e.textContent.trim(), e.getBoundingClientRect()])"
+        ".filter(([, box]) => box.bottom > 0 && box.right > 0 && Math.min(box.width, box.height) < 24)"
+        ".map(([name, box]) => `${name} ${box.width}x${box.height}`)"
+    )
+    assert not small, f"{where}: too small to hit {small}"
+
+
 class Person:
     """Somebody at a browser of their own."""
 
@@ -114,6 +142,8 @@ class Person:
             self.page.fill("#token", token)
             self.page.keyboard.press("Enter")
         self.page.fill("#name-input", name)
+        check_accessible(self.page, "asking for a name")
+        self.page.emulate_media(color_scheme=context.get("color_scheme", "light"))
         self.page.keyboard.press("Enter")
 
     @property
@@ -185,6 +215,7 @@ def test_one_person_with_the_keyboard_over_two_visits(
         ann.page.keyboard.press("j")
         ann.sees("#key-status", "Match is now")
         ann.page.screenshot(path=pictures / "options-desktop-dark.png")
+        check_accessible(ann.page, "options")
         ann.page.click("#close-options")
         order = []
         while len(said) < 24:
@@ -209,6 +240,7 @@ def test_one_person_with_the_keyboard_over_two_visits(
         board.goto(f"{url}dashboard")
         board.locator("#tiles", has_text="24 of 48").wait_for()
         board.screenshot(path=pictures / "dashboard-desktop-dark.png", full_page=True)
+        check_accessible(board, "dashboard")
         said[ann.press("n")] = 0
         board.locator("#tiles", has_text="25 of 48").wait_for()  # without a reload
         board.set_viewport_size({"width": 390, "height": 844})
@@ -224,6 +256,7 @@ def test_one_person_with_the_keyboard_over_two_visits(
         bob.page.emulate_media(color_scheme="dark")
         bob.page.screenshot(path=pictures / "label-phone-dark.png")
         assert bob.page.evaluate(SIDEWAYS) <= 0, "nothing sticks out sideways on a phone"
+        check_accessible(bob.page, "labelling on a phone")
         bob.page.tap("[data-action=unsure]")
         bob.page.wait_for_function("p => document.getElementById('pair').dataset.pair !== p", arg=pair)
         bob.saved()
@@ -248,7 +281,7 @@ def test_two_people_disagree_and_settle_it(
             for _ in range(4):
                 person.press("n" if person is bob and person.pair == disputed else "y")
             person.saved()
-        bob.sees("#waiting-words", "people disagree")
+        bob.sees("#waiting-words", "wait for a decision")
         bob.sees("#dispute-list", "Ann: match, Bob: no match")
         bob.page.screenshot(path=pictures / "disagreement-desktop-light.png", full_page=True)
         bob.page.set_viewport_size({"width": 390, "height": 844})
@@ -262,6 +295,10 @@ def test_two_people_disagree_and_settle_it(
             [["big  ", False], ["blue-ish", True], [" car", False], ["!", True]],
         ]
         assert int(disputed) in Campaign(folder).ledger.open_questions(1), "a tie keeps the round open"
+        bob.page.click("#dispute-list button.match")
+        bob.sees("#waiting-words", "All rounds are done.")  # a slip of the hand: the round went on
+        bob.page.click("#undo-decision")
+        bob.sees("#dispute-list", "Ann: match, Bob: no match")
         bob.page.click("#dispute-list button.no-match")
         for person in (ann, bob):
             person.sees("#waiting-words", "All rounds are done.")
@@ -270,6 +307,84 @@ def test_two_people_disagree_and_settle_it(
     assert {id: label for id, label in zip(ids.tolist(), labels.tolist()) if not label} == {
         int(disputed): False
     }
+
+
+def test_answers_that_cannot_all_be_right_are_shown_with_their_chain(
+    tmp_path: Path, tiny_encoder: Path, chromium: Any, pictures: Path
+) -> None:
+    """A file says 0 = 1 and 1 = 2, but not 0 = 2. Looking at the chain, Bob finds that 1 and 2 differ."""
+    campaign = asked_triangles(tmp_path, tiny_encoder)
+    space, keys = campaign.split.space, campaign.split.left.keys
+    row = {int(space.ids(a, b)): (a, b) for a in range(6) for b in range(a + 1, 6)}
+    said = {(0, 1): 1, (1, 2): 1, (0, 2): 0, (3, 4): 1, (4, 5): 1}
+    answers = [Answer(id, said[rows]) for id, rows in row.items() if rows in said]
+    campaign.ledger.answer(answers, "Ann", "file")
+    with served(campaign.folder, "--no-train") as url:
+        bob = Person(chromium, url, "Bob")
+        bob.page.wait_for_selector("#disputes:visible")
+        bob.page.evaluate("() => { document.getElementById('disputes').open = true; }")
+        bob.sees(".chain-line", f"{keys[0]} = {keys[1]}, {keys[1]} = {keys[2]}, {keys[0]} ≠ {keys[2]}")
+        bob.sees("#dispute-count", "1")
+        bob.page.screenshot(path=pictures / "contradiction-desktop-light.png", full_page=True)
+        check_accessible(bob.page, "contradiction")
+        bob.page.set_viewport_size({"width": 390, "height": 844})
+        bob.page.screenshot(path=pictures / "contradiction-phone-dark.png", full_page=True)
+        assert bob.page.evaluate(SIDEWAYS) <= 0, "nothing sticks out sideways on a phone"
+        # By keyboard: to the second pair of the chain, "no match".
+        second = bob.page.locator(".chain article").nth(1)
+        second.get_by_role("button", name="No match").focus()
+        bob.page.keyboard.press("Enter")
+        bob.sees("#status", "Decided: no match.")
+        bob.page.wait_for_selector(".chain", state="detached")
+        assert bob.page.evaluate("() => document.activeElement.id") == "undo-decision", (
+            "the focus is not lost"
+        )
+        bob.page.keyboard.press("Enter")  # taken back: the contradiction is there again
+        bob.sees(".chain-line", f"{keys[0]} ≠ {keys[2]}")
+        bob.page.locator(".chain article").nth(1).get_by_role("button", name="No match").click()
+        bob.page.wait_for_selector(".chain", state="detached")
+        seen = {row[int(bob.press("u"))] for _ in range(15 - 5 - 1)}  # all but Ann's five, and 3 = 5
+        bob.sees("#waiting-words", "The round is complete.")
+
+        # The dashboard, open while a language model answers and an audit is finished elsewhere.
+        bob.page.goto(f"{url}dashboard")
+        bob.sees("#tiles", "Inferred")
+        bob.sees("#figures", "Not measured yet")
+        said_by_model = [Answer(int(space.ids(0, 1)), 1), Answer(int(space.ids(3, 4)), 0)]
+        overlap_writer(campaign.folder / FOLDER / OVERLAP_FILE, "oracle-7b", "words")(said_by_model)
+        bob.sees("#tiles", "oracle-7b agrees with people50 %")  # one of two: 0 = 1, and 3 = 4 it denies
+        bob.sees("#models", "0.50 (0.09 to 0.91)")  # Wilson's interval of 1 in 2
+        figure = {"value": 0.9, "low": 0.8, "high": 0.95}
+        audit = {"round": 1, "precision": figure, "average_precision": figure}
+        write_sealed(campaign.folder / "rounds" / "audit-001.json", audit)
+        bob.sees("#figures", "audited precision 0.900 (0.800 to 0.950) after round 1")
+        bob.page.screenshot(path=pictures / "dashboard-audited-phone-dark.png", full_page=True)
+        check_accessible(bob.page, "dashboard with an audit and a language model")
+        bob.leave()
+    kept = Campaign(campaign.folder).ledger.votes()
+    basis = {row[int(id)]: (label, basis) for id, label, basis in zip(kept.ids, kept.labels, kept.basis)}
+    assert basis[1, 2] == (0, "adjudication")
+    assert basis[3, 5] == (1, "inferred"), "3 = 4 = 5: nobody had to say that 3 is 5"
+    assert seen == {rows for rows in row.values() if rows not in said} - {(3, 5)}
+
+
+def test_a_campaign_that_stops_by_its_rule_says_so(
+    tmp_path: Path, tiny_encoder: Path, chromium: Any, pictures: Path
+) -> None:
+    folder = make_campaign(tmp_path, tiny_encoder, batch=6, rounds=3)
+    file = folder / CAMPAIGN_FILE
+    rule = re.sub(r"(?m)^#? ?stop_when = .*$", 'stop_when = "labels >= 6"', file.read_text())
+    assert rule != file.read_text()
+    file.write_text(rule)
+    with served(folder) as url:
+        ann = Person(chromium, url, "Ann")
+        for _ in range(6):
+            ann.press("y" if int(ann.pair) % 2 else "n")
+        ann.sees("#waiting-words", "stopped by its own rule: labels >= 6")
+        assert not ann.page.locator("#waiting.at-work").count(), "nothing turns any more"
+        ann.page.goto(f"{url}dashboard")
+        ann.sees("#now", "Stopped after round 1: labels >= 6.")
+        ann.leave()
 
 
 def test_a_token_and_a_server_killed_while_somebody_labels(

@@ -21,7 +21,7 @@ BY_HAND = curve_from_scores([0.9, 0.7, 0.1], [0.8, 0.7])  # P 1, 1/2, 3/5 at R 1
 def drawn(monkeypatch: pytest.MonkeyPatch, curve: Curve, **more: Any) -> Any:
     """The axes of a precision-recall plot."""
     figures: list[Any] = []
-    monkeypatch.setattr(plots, "_save", lambda figure, path: figures.append(figure))
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
     plots.pr_curve(curve, Path("unused.png"), "title", **more)
     return figures[0].axes[0]
 

@@ -121,3 +121,11 @@ def test_an_index_reports_the_recall_it_has(kind, symmetric):
 def test_unknown_index_names_the_nearest():
     with pytest.raises(InputError, match="Did you mean 'faiss-ivf'"):
         index_neighbours(AllPairs(3), np.eye(3), np.eye(3), 1, "faiss-if")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_embeddings_that_are_no_numbers_are_refused(value):
+    rows = np.ones((5, 3), np.float32)
+    rows[2, 1] = value
+    with pytest.raises(InputError, match=r"row 2 of the embeddings has no finite length"):
+        open_scan(AllPairs(5), rows, device="cpu")

@@ -119,13 +119,13 @@ def test_people_disagree_and_somebody_settles_it(campaign: Campaign) -> None:
     page.answer("Bob", pair, "no match")
     page.answer("Ann", other, "no match")
     made = page.answer("Bob", other, "no match")
-    assert made["disputes"] == 1
+    assert made["decisions"] == 1
     (dispute,) = page.get("/api/disputes")["disputes"]
     assert (dispute["pair"], dispute["tie"]) == (pair, True)
     assert dispute["votes"] == [{"who": "Ann", "label": "match"}, {"who": "Bob", "label": "no match"}]
     assert int(pair) in campaign.ledger.open_questions(1), "a tie keeps the round open"
     assert page.get("/api/dashboard")["agreement"]["value"] == pytest.approx(0.0)  # 1 - 3·1/(1·3)
-    assert page.settle("Ann", pair, "no match")["disputes"] == 0
+    assert page.settle("Ann", pair, "no match")["decisions"] == 0
     ids, labels = campaign.ledger.labels()
     assert dict(zip(ids.tolist(), labels.tolist()))[int(pair)] is False
     assert int(pair) not in campaign.ledger.open_questions(1)

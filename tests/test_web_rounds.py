@@ -13,9 +13,15 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pairsieve.campaign import Campaign
+from pairsieve.campaign.figures import read_sealed, write_sealed
+from pairsieve.campaign.guidance import known_pairs
+from pairsieve.contracts import Answer
+from pairsieve.pairs import pair_rows
+from pairsieve.web.opinions import UNSEEN, opinions_file, write_opinions
 from pairsieve.web.rounds import BUSY, Rounds
 from web_campaign import Page, asked_campaign, until
 
@@ -105,7 +111,67 @@ def test_training_off_means_no_process(tmp_path: Path, tiny_encoder: Path) -> No
         for pair in page.pairs("Ann"):
             page.answer("Ann", pair)
         training = page.next("Ann")["training"]
-    assert training == {"trains": False, "busy": False, "words": "", "error": "", "step": "train"}
+    assert training == {
+        "trains": False,
+        "busy": False,
+        "words": "",
+        "error": "",
+        "step": "train",
+        "reason": "",
+    }
+
+
+def test_labels_changed_after_the_end_are_trained_on_again(tmp_path: Path, tiny_encoder: Path) -> None:
+    campaign = asked_campaign(tmp_path, tiny_encoder, questions=2, rounds=1)
+    page = Page(campaign)
+    one, two = page.pairs("Ann")
+    page.answer("Ann", one, "match")
+    page.answer("Ann", two, "no match")
+    assert page.desk.step().name == "train"
+    row = {"round": 1, "labels": 2, "positives": 1, "batch": {"labels": 2, "positives": 1}}
+    write_sealed(campaign.folder / "rounds" / "round-001.json", row)  # as the rounds' process would
+    page.desk.trains_now()
+    assert page.desk.step().name == "finished"
+    page.undo("Ann")
+    assert page.desk.step().name == "label"
+    page.answer("Ann", two, "match")
+    assert page.desk.step().name == "train", "the model was made of other labels"
+    page.desk.trains_now()
+    assert page.desk.step().name == "finished"
+    page.desk.train_again()  # that run met an error
+    assert page.desk.step().name == "train"
+    assert Page(Campaign(campaign.folder)).desk.step().name == "train", "2 matches now, 1 in the figures"
+
+
+def test_opinions_hold_every_pair_asked_and_the_surest_matches_nobody_was_asked_about(
+    tmp_path: Path, tiny_encoder: Path
+) -> None:
+    campaign = asked_campaign(tmp_path, tiny_encoder, questions=20, rounds=1, transitivity=True)
+    given = campaign.ledger.asked().tolist()
+    # Text 0 matches texts 1 to 3, of which it follows that 1, 2 and 3 match each other; no others do.
+    campaign.ledger.answer([Answer(pair, int(pair <= given[2])) for pair in given], "Ann", "page")
+    campaign.run()
+    assert write_opinions(campaign) == 20
+    row = read_sealed(opinions_file(campaign.folder))
+    assert row is not None
+    assert sorted(row["pairs"]) == given
+    seen, space = dict(row["unseen"]), campaign.split.space
+    follows = {int(space.ids(a, b)) for a in range(4) for b in range(a + 1, 4)}
+    assert not seen.keys() & (set(given) | follows), "neither asked nor following from what was said"
+    # The same pairs, found by scoring every pair.
+    matcher = campaign.matcher(1)
+    rows, _ = campaign.embeddings(matcher, campaign.split, 1)
+    every = space.unrank(np.arange(space.size))
+    left, right = pair_rows(every)
+    logit = matcher.weight * np.einsum("ij,ij->i", rows[left], rows[right]) + matcher.bias
+    known = known_pairs(campaign.ledger, space, True)
+    likely = [(-p, i) for i, p in zip(every.tolist(), logit.tolist()) if p > 0 and i not in known]
+    assert len(seen) == min(UNSEEN, len(likely)) > 0
+    assert list(seen.values()) == sorted(seen.values(), reverse=True)
+    shown = Page(campaign).get("/api/dashboard")["unseen"]
+    assert [int(pair["pair"]) for pair in shown] == list(seen)[:12]
+    best = max(likely, key=lambda each: -each[0])
+    assert max(seen.values()) == pytest.approx(1 / (1 + np.exp(best[0])), abs=1e-3)
 
 
 class Killed:
@@ -133,6 +199,25 @@ class Killed:
         self.process.wait()
         assert self.process.stdout is not None
         self.process.stdout.close()
+
+
+def test_ctrl_c_is_how_it_ends_and_says_how_to_go_on(tmp_path: Path, tiny_encoder: Path) -> None:
+    campaign = asked_campaign(tmp_path, tiny_encoder)
+    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    start += "from pairsieve.cli import main; main()"
+    server = subprocess.Popen(
+        [sys.executable, "-c", start, "label", str(campaign.folder), "--no-train", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout is not None
+    url = json.loads(server.stdout.readline())["url"]
+    urllib.request.urlopen(f"{url}api/campaign", timeout=30).close()  # it serves
+    server.send_signal(signal.SIGINT)
+    _, told = server.communicate(timeout=30)
+    assert server.returncode == 0
+    assert "every answer is kept. Go on with: pairsieve label" in told and "Traceback" not in told
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no kill -9 on Windows")

@@ -20,11 +20,20 @@ from pairsieve.web.desk import Desk
 HERE = "http://127.0.0.1"
 
 
-def asked_campaign(folder: Path, encoder: Path, questions: int = 10) -> Campaign:
+def asked_campaign(folder: Path, encoder: Path, questions: int = 10, **settings: Any) -> Campaign:
     """Round 1 asks about the first `questions` pairs of 30 texts; the budget is 20 + 30 + 45 = 95."""
     task = made_task(folder / "task", truth=False, stated=False, sizes={"train": 30})
-    campaign = begin(folder / "campaign", task, encoder, measure_splits=())
+    campaign = begin(folder / "campaign", task, encoder, measure_splits=(), **settings)
     ask(campaign, 1, np.arange(questions))
+    return campaign
+
+
+def asked_triangles(folder: Path, encoder: Path) -> Campaign:
+    """With transitivity; round 1 asks about all 15 pairs of the first six texts, in the order of the rows."""
+    task = made_task(folder / "task", truth=False, stated=False, sizes={"train": 30})
+    campaign = begin(folder / "campaign", task, encoder, measure_splits=(), transitivity=True, rounds=1)
+    left, right = np.triu_indices(6, 1)
+    ask(campaign, 1, campaign.split.space.ranks(campaign.split.space.ids(left, right)))
     return campaign
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -61,6 +61,7 @@ class RoundView(Protocol):
 
     asked: Ids  # sorted ids of every pair asked so far
     round: int  # 1 is the seed round
+    boundary: float  # the logit where a match is as likely as not, as far as earlier rounds tell
 
     @property
     def space(self) -> PairSpace: ...
@@ -70,6 +71,9 @@ class RoundView(Protocol):
 
     def closest(self, logit: float, count: int) -> ScoredPairs:
         """The `count` unasked pairs whose logit lies nearest to `logit`."""
+
+    def doubtful(self, count: int) -> ScoredPairs:
+        """Up to `count` unasked candidates that a second look (words, rivals) leaves nearest to one half."""
 
     def static(self, count: int) -> ScoredPairs:
         """The `count` unasked pairs nearest by the pre-trained encoder."""
@@ -117,6 +121,43 @@ class Learner(Protocol):
         rng: np.random.Generator,
     ) -> Matcher:
         """`ids` index rows of the two text lists (the same list twice for one collection)."""
+
+
+class MapShards(Protocol):
+    """Runs a plain function over shards of rows, in this process or on many machines; each result once.
+
+    A shard lost with its worker is run again, so `work` gives the same whenever it gets the same.
+    """
+
+    @property
+    def threads(self) -> int:
+        """Cores that one shard may use; 0 means all of the machine's."""
+
+    @property
+    def workers(self) -> int:
+        """How many shards run at the same time."""
+
+    @property
+    def gpus(self) -> int:
+        """How many shards that need a GPU run at the same time."""
+
+    def share(self, value: Any) -> Any:
+        """A handle on what many shards need; as an argument of a shard it arrives as the value itself."""
+
+    def map(
+        self, work: Callable[..., Any], shards: Sequence[tuple[Any, ...]], words: str = ..., gpu: bool = False
+    ) -> Iterator[tuple[int, Any]]:
+        """(position of a shard, `work(*shard)`) as they finish, in any order; `gpu`: each needs one."""
+
+    def map_texts(
+        self,
+        work: Callable[[Any, list[str]], NDArray[np.float32]],
+        shared: Any,
+        pieces: Sequence[tuple[int, Sequence[str]]],
+        words: str = ...,
+        gpu: bool = False,
+    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """(number of a piece, `work(shared, texts)`), as a stream; `shared` is a value, not a handle."""
 
 
 def generator_for(seed: int, round: int, purpose: str) -> np.random.Generator:

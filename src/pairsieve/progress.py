@@ -28,6 +28,7 @@ def bar(total: int, words: str, unit: str = "it") -> Bar:
         unit_scale=True,
         file=sys.stderr,
         disable=not sys.stderr.isatty(),
+        delay=0.5,  # work that is done at once, as each batch of a service, shows nothing
         leave=False,
     )
     return made

@@ -143,6 +143,11 @@ class CampaignSettings:
         False, "train one encoder per side; for directed relations inside one collection", _flag()
     )
     learner: str = _setting("auto", "how the matcher is trained; auto: what the device allows", _text())
+    recipe: str = _setting(
+        "best",
+        "how the full learner trains and where it asks: our best, or the paper's own",
+        _one_of("best", "paper"),
+    )
     learning_rate: float | None = _setting(
         None, "step size of training; left out: the encoder's own", _number(1e-9, 10, optional=True)
     )

@@ -44,7 +44,16 @@ def adaptive(view: RoundView, budget: int, rng: np.random.Generator) -> Selectio
 
 def uncertainty(view: RoundView, budget: int, rng: np.random.Generator) -> Selection:
     """The pairs whose match probability is nearest one half."""
-    return Selection(view.closest(0.0, budget).ids, "uncertain")
+    return Selection(view.closest(view.boundary, budget).ids, "uncertain")
+
+
+def second_look(view: RoundView, budget: int, rng: np.random.Generator) -> Selection:
+    """The candidates that a second look at words and rivals leaves in doubt; the bi-encoder's fill up."""
+    ids = view.doubtful(budget).ids
+    if len(ids) < budget:
+        more = view.closest(0.0, budget).ids
+        ids = np.sort(np.concatenate([ids, more[~is_member(more, ids)][: budget - len(ids)]]))
+    return Selection(ids, "uncertain at a second look")
 
 
 def stratified(positives: int, labels: int) -> Strategy:
@@ -99,6 +108,7 @@ BUILT_IN: dict[str, tuple[Strategy, bool]] = {
     "static": (static, False),
     "adaptive": (adaptive, True),
     "uncertainty": (uncertainty, True),
+    "second-look": (second_look, True),
     "stratified-all": (stratified_all, False),
 }
 

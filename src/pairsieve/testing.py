@@ -25,6 +25,7 @@ class MadeView:
     space: PairSpace
     asked: Ids = field(default_factory=lambda: np.empty(0, np.int64))
     round: int = 2
+    boundary: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -40,6 +41,10 @@ class MadeView:
 
     def closest(self, logit: float, count: int) -> ScoredPairs:
         return self.logits.without(self.asked).closest(logit, count)
+
+    def doubtful(self, count: int) -> ScoredPairs:
+        some = self.logits.where(self.logits.ids % 3 == 0)  # candidates: fewer than all pairs
+        return some.without(self.asked).closest(0.0, count)
 
     def static(self, count: int) -> ScoredPairs:
         return self.cosines.without(self.asked).best(count)

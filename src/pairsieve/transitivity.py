@@ -115,6 +115,7 @@ class Contradiction:
 
     negative: int
     chain: tuple[int, ...]
+    also: int = 0  # other "no match" labels inside the same group, where one stands for all
 
 
 def grouped(space: PairSpace, positive_ids: Ids, negative_ids: Ids) -> Groups:
@@ -173,6 +174,32 @@ def contradictions(space: PairSpace, positive_ids: Ids, negative_ids: Ids) -> li
         Contradiction(int(groups.negatives[at]), tuple(groups.path(int(left[at]), int(right[at])).tolist()))
         for at in inside
     ]
+
+
+def one_contradiction_a_group(
+    space: PairSpace, positive_ids: Ids, negative_ids: Ids, most_walks: int = 50
+) -> list[Contradiction]:
+    """For each group with a contradiction, the one with the shortest chain, and how many others it has.
+
+    One wrong match between two large groups puts every "no match" between them into question; to find the
+    wrong one, somebody needs a single short chain. Equal lengths by the smaller "no match"; of a group with
+    more than `most_walks` of them only the first so many are walked. In the order of "no match" ids.
+    """
+    groups = grouped(space, positive_ids, negative_ids)
+    left, right = pair_rows(groups.negatives)
+    mine = groups.of(left)
+    by_group: dict[int, list[int]] = {}
+    for at in np.flatnonzero(mine == groups.of(right)).tolist():
+        by_group.setdefault(int(mine[at]), []).append(at)
+    found = []
+    for places in by_group.values():
+        walks = [
+            (groups.path(int(left[at]), int(right[at])).tolist(), int(groups.negatives[at]))
+            for at in places[:most_walks]
+        ]
+        chain, negative = min(walks, key=lambda walk: (len(walk[0]), walk[1]))
+        found.append(Contradiction(negative, tuple(chain), len(places) - 1))
+    return sorted(found, key=lambda each: each.negative)
 
 
 def asking_order(ids: Ids, logits: NDArray[np.floating]) -> Ids:

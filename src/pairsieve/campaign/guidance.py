@@ -6,19 +6,22 @@ that is resumed is advised as one that was not.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pairsieve.artifacts import load_array, save_array
-from pairsieve.contracts import Answer
+from pairsieve.campaign.figures import read_json
+from pairsieve.campaign.following import follow
 from pairsieve.ledger import Ledger
-from pairsieve.measure.advice import Advice, Batch, Scored, Unasked, advise
+from pairsieve.measure.advice import Advice, Batch, Scored, Unasked, advise, depth_of
 from pairsieve.measure.stopping import Facts, parse_stop_rule
 from pairsieve.pairs import AllPairs, Ids, PairSpace, is_member, pair_rows
-from pairsieve.transitivity import grouped, implied
+from pairsieve.transitivity import grouped
 
 EVERY = 64  # of the search's fine bins, one edge is kept
 
@@ -58,12 +61,15 @@ def advice_after(
         ids, opinion = load_array(place / "ids.npy"), scored_by(place)
         kept = is_member(ids, labelled)
         said = labels[np.searchsorted(labelled, ids[kept])]
-        scored = None
+        scored, depth = None, None
         if opinion is not None:
             scored = Scored(opinion[0].scores[kept], opinion[0].weight, opinion[0].bias)
-        history.append(Batch(said, scored))
+            depth = depth_of(opinion[0].scores, opinion[1])
+        elif read_json(place / "selection.json").get("strategy") == "static":
+            depth = float(np.log1p(len(ids) / 2.0))  # the nearest of all, by the encoder as it came
+        history.append(Batch(said, scored, depth))
     ahead = scored_by(coming) if coming is not None else None
-    return advise(
+    advice = advise(
         history,
         ahead[0] if ahead else None,
         next_labels,
@@ -72,6 +78,22 @@ def advice_after(
         labelled[labels],
         curve,
     )
+    return replace(advice, rests_on=labels_digest(ledger, len(selections)))
+
+
+def labels_digest(ledger: Ledger, through: int) -> str:
+    """What the labels of the rounds up to `through` are, in 16 letters: other labels, other letters."""
+    ids, labels = ledger.labels(through=through)
+    return hashlib.sha256(ids.tobytes() + labels.tobytes()).hexdigest()[:16]
+
+
+def answers_changed(ledger: Ledger, number: int, said: Mapping[str, Any] | None) -> bool:
+    """Whether an answer of the rounds up to `number` has changed since figures or advice were sealed.
+
+    `said`: what was sealed after that round, which names the labels it was made from in `rests_on`.
+    """
+    told = (said or {}).get("rests_on", "")
+    return bool(told) and told != labels_digest(ledger, number)
 
 
 def stop_reason(rule: str, rounds: Sequence[Mapping[str, Any]], advice: Mapping[str, Any] | None) -> str:
@@ -124,11 +146,4 @@ def _following(space: PairSpace, positives: Ids, negatives: Ids) -> Ids:
 def infer_open(ledger: Ledger, space: PairSpace, number: int) -> int:
     """Write the labels of a round's open questions that follow from labels given; returns how many."""
     assert isinstance(space, AllPairs)
-    waiting = ledger.open_questions(number, "train")
-    ids, labels = ledger.labels(inferred=False)
-    if len(waiting) == 0 or len(ids) == 0:
-        return 0
-    said = implied(space, waiting, ids[labels], ids[~labels])
-    places = np.flatnonzero(said.inferred)
-    answers = [Answer(int(said.ids[at]), int(said.labels[at])) for at in places]
-    return ledger.infer(answers, [said.chain(int(at)).tolist() for at in places])
+    return follow(ledger, space, number).inferred

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.artifacts import ArtifactStore, key_digest, load_array, save_array
+from pairsieve.campaign.again import look_again
 from pairsieve.campaign.checks import check_settings
 from pairsieve.campaign.figures import read_json, read_sealed, round_line, write_sealed
 from pairsieve.campaign.guidance import advice_after, infer_open, known_pairs, save_opinion, stop_reason
 from pairsieve.campaign.view import View
-from pairsieve.contracts import LabelSource, Selection, generator_for
+from pairsieve.contracts import LabelSource, MapShards, Selection, generator_for
 from pairsieve.errors import InputError, SettingsError
 from pairsieve.ledger import Ledger, open_ledger
-from pairsieve.pairs import Ids, is_member, pair_rows
+from pairsieve.pairs import Ids, PairSpace, is_member, pair_rows
 from pairsieve.settings import (
     CAMPAIGN_FILE,
     CampaignSettings,
@@ -43,7 +44,8 @@ from pairsieve.tasks import Collection, Split, Task, load_task
 
 if TYPE_CHECKING:
     from pairsieve.campaign.view import Trained
-    from pairsieve.models import FullLearner, ProjectionLearner
+    from pairsieve.models import Encoder, FullLearner, ProjectionLearner
+    from pairsieve.scan import Scan
     from pairsieve.search import PairSearch
 
 Rows = NDArray[np.float32]
@@ -99,12 +101,14 @@ def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaig
 class Campaign:
     """One campaign folder. Cheap to open; models and texts are read when a step needs them."""
 
-    def __init__(self, folder: Path, cache: Path | None = None) -> None:
-        """`cache`: a folder of embeddings shared with other campaigns; without it they stay in `folder`."""
+    def __init__(self, folder: Path, cache: Path | None = None, shards: MapShards | None = None) -> None:
+        """`cache`: a folder of embeddings shared with other campaigns; without it they stay in `folder`.
+        `shards`: the machines that embed and scan (see the room cluster); None is this one."""
         self.folder = Path(folder)
         self.settings = load_settings(self.folder / CAMPAIGN_FILE)
         self.store = ArtifactStore(self.folder / "artifacts")
         self.shared = ArtifactStore(cache) if cache else self.store
+        self.shards = shards
         self._seconds: dict[str, float] = {}
 
     # ── what it is about ────────────────────────────────────────────────────────────────────────
@@ -143,7 +147,7 @@ class Campaign:
         more: dict[str, Any] = {"shared": False} if told.separate_encoders else {}
         if told.learning_rate is not None:
             more["learning_rate"] = told.learning_rate
-        return learner_named(told.learner, encoder, device, **more)
+        return learner_named(told.learner, encoder, device, told.recipe, **more)
 
     def sources(self) -> list[LabelSource]:
         """Who answers, in turn: the truth, where the task has it; people and files have their own doors."""
@@ -282,10 +286,27 @@ class Campaign:
         }
         return self.store.get("selection", key, lambda place: self._write_selection(place, number, asked))
 
+    def _boundary(self, number: int) -> float:
+        """Where the best recipe asks: 0 by the model's own opinion, moved by what the batches since told.
+
+        A batch from around the boundary should be half matches. Where a share p of it were, the boundary lies
+        log(p / (1 - p)) lower than the model thinks; a model's opinion of its own training pairs hides that.
+        """
+        if self.settings.recipe != "best" or self.learner.name != "full":
+            return 0.0
+        rates = [
+            (count.positives + 0.5) / (count.labelled + 1.0)
+            for count in self.ledger.counts()
+            if 1 < count.round < number and count.labelled
+        ]
+        shares = np.clip(np.array(rates), 0.02, 0.98)
+        return float(-np.log(shares / (1 - shares)).sum())
+
     def _write_selection(self, place: Path, number: int, asked: Ids) -> None:
         began = time.perf_counter()
         self._seconds = {}
-        view = View(self.split, self.settings.task, self.search, number, asked)
+        again = partial(look_again, self, number - 1)
+        view = View(self.split, self.settings.task, self.search, number, asked, again, self._boundary(number))
         strategy = self.strategy
         if number == 1 and strategy.needs_model:
             strategy = strategy_named(self.settings.seed_set)
@@ -365,11 +386,10 @@ class Campaign:
     def measure(self, matcher: Trained, part: Split, number: int) -> dict[str, Any]:
         """Exact figures of a round's matcher over all pairs of a split."""
         from pairsieve.measure.figures import exact_figures
-        from pairsieve.scan import open_scan
 
         left, right = self.embeddings(matcher, part, number)
         with self._timed("measure"):
-            scan = open_scan(part.space, left, right, device=self.settings.device)
+            scan = self.scan(part.space, left, right)
             found, _ = exact_figures(scan, part.positives, part.stated_negatives)
         return found
 
@@ -377,7 +397,7 @@ class Campaign:
 
     def matcher(self, number: int) -> Trained:
         """The matcher of a round, from its artifact; round 0 is the encoder as it came."""
-        from pairsieve.models import ProjectionLearner, load_map, load_matcher
+        from pairsieve.models import CosineMatcher, ProjectionLearner, load_map, load_matcher
 
         learner = self.learner
         if number == 0:
@@ -386,7 +406,10 @@ class Campaign:
         self._note("train", read_json(place / "seconds.json")["train"])
         if isinstance(learner, ProjectionLearner):
             return load_map(place, learner.encoder)
-        return load_matcher(place, learner.encoder.requested_device)
+        trained = load_matcher(place, learner.encoder.requested_device)
+        if isinstance(trained, CosineMatcher):  # the same texts, the same tokeniser: tokenised once
+            trained.left.token_cache = trained.right.token_cache = learner.encoder.token_cache
+        return trained
 
     def latest(self) -> int:
         """The last round whose questions are all answered; 0 before the first."""
@@ -431,21 +454,28 @@ class Campaign:
                 "texts": texts.fingerprint,
                 "prefix": encoder.prefix(side),
             }
-            base = self._embedded(self.shared, key, lambda: encoder.embed(texts.texts, side))
+            base = self._embedded(self.shared, key, encoder, texts, side)
             with self._timed("embed"):
                 return matcher.project(base, side)
+        encoder = matcher.right if side == "right" else matcher.left
         if number == 0:
-            encoder = matcher.left
             key = {"encoder": encoder.fingerprint, "texts": texts.fingerprint, "prefix": encoder.prefix(side)}
-            return self._embedded(self.shared, key, lambda: matcher.embed(texts.texts, side))
-        key = self._own_rows_key(number, texts, side)
-        return self._embedded(self.store, key, lambda: matcher.embed(texts.texts, side))
+            return self._embedded(self.shared, key, encoder, texts, side)
+        return self._embedded(self.store, self._own_rows_key(number, texts, side), encoder, texts, side)
 
-    def _embedded(self, store: ArtifactStore, key: dict[str, Any], make: Callable[[], Rows]) -> Rows:
+    def _embedded(
+        self, store: ArtifactStore, key: dict[str, Any], encoder: Encoder, texts: Collection, side: str
+    ) -> Rows:
+        from pairsieve.cluster import embedded_rows
+
         with self._timed("embed"):
-            place = store.get("embeddings", key, lambda p: save_array(p / "rows.npy", make()))
-            rows: Rows = load_array(place / "rows.npy", mmap=True)
-            return rows
+            return embedded_rows(store, key, encoder, texts.texts, side, self.shards)
+
+    def scan(self, space: PairSpace, left: Rows, right: Rows | None) -> Scan:
+        """The scan of a space by its embeddings, on this machine or by the shards of a cluster."""
+        from pairsieve.cluster import scan_by
+
+        return scan_by(self.shards, space, left, right, device=self.settings.device)
 
     def _own_rows_key(self, number: int, texts: Collection, side: str) -> dict[str, Any]:
         """The key of rows that only a round's own encoder gives."""
@@ -461,12 +491,11 @@ class Campaign:
 
     def search(self, number: int) -> tuple[PairSearch, Trained]:
         """The search over the training split by a round's matcher, as the settings ask for it."""
-        from pairsieve.scan import open_scan
         from pairsieve.search import ExactSearch, NeighbourSearch, index_neighbours, neighbour_recall
 
         matcher, told, space = self.matcher(number), self.settings, self.split.space
         left, right = self.embeddings(matcher, self.split, number)
-        scan = open_scan(space, left, right, device=told.device)
+        scan = self.scan(space, left, right)
         if told.search == "exact":
             return ExactSearch(scan), matcher
         if told.search == "neighbours":

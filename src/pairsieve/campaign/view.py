@@ -24,9 +24,19 @@ if TYPE_CHECKING:
 class View:
     """The `RoundView` of a campaign. `search_of(number)` is the search by the matcher of that round."""
 
-    def __init__(self, part: Split, where: str, search_of: SearchOf, number: int, asked: Ids) -> None:
-        self._part, self._where, self._search_of = part, where, search_of
-        self.round, self.asked = number, asked
+    def __init__(
+        self,
+        part: Split,
+        where: str,
+        search_of: SearchOf,
+        number: int,
+        asked: Ids,
+        again: Callable[[], ScoredPairs | None] = lambda: None,
+        boundary: float = 0.0,
+    ) -> None:
+        """`again()`: the second look's logits of the candidates, None where labels are too few for one."""
+        self._part, self._where, self._search_of, self._again = part, where, search_of, again
+        self.round, self.asked, self.boundary = number, asked, boundary
         self.searched: dict[str, Any] | None = None  # how the last search was made, and its recall
         self._searches: dict[int, tuple[PairSearch, Trained]] = {}
 
@@ -47,6 +57,14 @@ class View:
         # No cosine lies beyond 2: there the closest are the best, which is right for a model without a match.
         centre = float(np.clip((logit - matcher.bias) / matcher.weight, -2, 2))
         return self._logits(search.closest(centre, count, self.asked), matcher)
+
+    def doubtful(self, count: int) -> ScoredPairs:
+        looked = self._again() if self.round > 1 else None
+        if looked is None:
+            return ScoredPairs.empty()
+        self._search(self.round - 1)  # its opinion of the chosen pairs is what advice is made from
+        self.searched = {"method": "second look at the nearest of each text", "recall": None}
+        return looked.without(self.asked).closest(0.0, count)
 
     def static(self, count: int) -> ScoredPairs:
         search, matcher = self._search(0)

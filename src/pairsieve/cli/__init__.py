@@ -13,8 +13,8 @@ from typer.core import TyperGroup
 from pairsieve.errors import PairsieveError
 
 ORDER = (
-    *("demo", "data", "init", "run", "label", "status", "audit", "evaluate", "draw", "export"),
-    *("ask", "import", "ask-model", "ledger"),
+    *("demo", "data", "init", "run", "label", "status", "audit", "evaluate", "draw", "match", "cluster"),
+    *("export", "serve", "report", "explain", "ask", "import", "ask-model", "ledger"),
 )
 
 
@@ -54,8 +54,12 @@ def all_commands() -> typer.Typer:
     import pairsieve.cli.data
     import pairsieve.cli.demo
     import pairsieve.cli.evaluate
+    import pairsieve.cli.explain
     import pairsieve.cli.label
-    import pairsieve.cli.labels  # noqa: F401  (each adds its commands to `app`)
+    import pairsieve.cli.labels
+    import pairsieve.cli.match
+    import pairsieve.cli.report
+    import pairsieve.cli.serve  # noqa: F401  (each adds its commands to `app`)
 
     return app
 

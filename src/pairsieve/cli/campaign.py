@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from pairsieve.cli import app, say, show
 from pairsieve.errors import InputError, nearest
 
+if TYPE_CHECKING:
+    from pairsieve.settings import Schedule
+
 _DIR = typer.Argument(..., help="The campaign folder.")
 _JSON = typer.Option(False, "--json", help="Print as JSON.")
+CLUSTER = typer.Option(
+    None, "--cluster", help="Embed and scan on a Ray cluster: local, auto, or host:port of its head."
+)
 
 
 @app.command()
@@ -23,13 +29,21 @@ def init(
     strategy: str = typer.Option(
         "uncertainty",
         "--strategy",
-        help="random, stated, static, adaptive, uncertainty, stratified:POSITIVES/LABELS, stratified-all.",
+        help="random, stated, static, adaptive, uncertainty, second-look, stratified:POSITIVES/LABELS, "
+        "stratified-all.",
     ),
     encoder: str = typer.Option("all-MiniLM-L6-v2", "--encoder", help="A hub name or a folder."),
     learner: str = typer.Option("auto", "--learner", help="auto, full or projection."),
+    recipe: str = typer.Option("best", "--recipe", help="Of the full learner: best, or the paper's own."),
     first_batch: int = typer.Option(2048, "--first-batch", help="Labels bought in round 1."),
     growth: float = typer.Option(1.5, "--growth", help="Each round buys this many times the last."),
-    rounds: int = typer.Option(4, "--rounds", help="Rounds in all."),
+    rounds: int | None = typer.Option(None, "--rounds", help="Rounds in all. [4; 10 with --labels]"),
+    labels: int | None = typer.Option(
+        None,
+        "--labels",
+        min=1,
+        help="Labels in all, in equal rounds, in place of --first-batch and --growth.",
+    ),
     seed: int = typer.Option(0, "--seed", help="Seed of all random numbers."),
     seed_set: str = typer.Option("static", "--seed-set", help="Round 1: static, stated or random."),
     split: str | None = typer.Option(None, "--split", help="The split to ask about. [train, or all]"),
@@ -48,6 +62,10 @@ def init(
     ),
     stop_when: str = typer.Option(
         "", "--stop-when", help='Stop early by a rule, such as "positives < 5% and labels >= 5000".'
+    ),
+    run_now: bool = typer.Option(False, "--run", help="Run it at once, as pairsieve run would."),
+    cache: Path | None = typer.Option(
+        None, "--cache", envvar="PAIRSIEVE_CACHE", help="With --run: embeddings shared between campaigns."
     ),
     as_json: bool = _JSON,
 ) -> None:
@@ -72,7 +90,10 @@ def init(
         strategy=strategy,
         encoder=_portable_encoder(encoder),
         learner=learner,
-        schedule=Schedule(first_batch=first_batch, growth=growth, rounds=rounds),
+        recipe=recipe,
+        schedule=_equal_rounds(labels, 10 if rounds is None else rounds)
+        if labels is not None
+        else Schedule(first_batch=first_batch, growth=growth, rounds=4 if rounds is None else rounds),
         seed=seed,
         seed_set=seed_set,
         search=search,
@@ -87,6 +108,10 @@ def init(
     )
     budget = made.settings.schedule.budget()
     batches = ", ".join(f"{n:,}" for n in made.settings.schedule.batches())
+    if run_now:
+        say(f"{folder}: {strategy} on {task}, {budget:,} labels in rounds of {batches}.")
+        run(folder, cache, None, as_json)
+        return
     show(
         {"campaign": str(folder), "task": str(task), "strategy": strategy, "budget": budget},
         as_json,
@@ -101,6 +126,7 @@ def run(
     cache: Path | None = typer.Option(
         None, "--cache", envvar="PAIRSIEVE_CACHE", help="Embeddings shared between campaigns."
     ),
+    cluster: str | None = CLUSTER,
     as_json: bool = _JSON,
 ) -> None:
     """Go on with a campaign, until done or waiting for labels.
@@ -108,8 +134,9 @@ def run(
     Choose, ask, train, measure, round after round. Running again after any stop goes on where it was.
     """
     from pairsieve.campaign import Campaign
+    from pairsieve.cluster import open_shards
 
-    campaign = Campaign(folder, cache)
+    campaign = Campaign(folder, cache, open_shards(cluster))
     fresh = campaign.step().name != "finished"
     step = campaign.run(say)
     status_now = campaign.status()
@@ -140,6 +167,19 @@ def status(folder: Path = _DIR, as_json: bool = _JSON) -> None:
         "ready": f"Next: {now['next']['step']} round {now['next']['round']} (pairsieve run {folder}).",
     }[now["state"]]
     show(now, as_json, f"{rounds_table(now)}\n\n{_advice(now)}{words}")
+
+
+def _equal_rounds(labels: int, rounds: int) -> Schedule:
+    """So many labels in equal rounds; where they do not divide, a few less."""
+    from pairsieve.settings import Schedule
+
+    if not 1 <= rounds <= labels:
+        raise InputError(
+            f"--labels {labels} in {rounds} rounds",
+            why="a round buys at least one",
+            remedy="Lower --rounds, or raise --labels",
+        )
+    return Schedule(first_batch=labels // rounds, growth=1.0, rounds=rounds)
 
 
 def _advice(now: dict[str, Any]) -> str:
@@ -193,16 +233,20 @@ def export(
 
 
 def evaluate_campaign(
-    folder: Path, split: str, plot: Path | None, as_json: bool, round_: int | None = None
+    folder: Path,
+    split: str,
+    plot: Path | None,
+    as_json: bool,
+    round_: int | None = None,
+    cluster: str | None = None,
 ) -> None:
     """`pairsieve evaluate DIR`: exact figures of the latest model over all pairs of a split."""
     from pairsieve.campaign import Campaign
+    from pairsieve.cluster import open_shards
     from pairsieve.measure.figures import exact_figures, figures_table
-    from pairsieve.scan import open_scan
 
-    campaign = Campaign(
-        folder, Path(os.environ["PAIRSIEVE_CACHE"]) if "PAIRSIEVE_CACHE" in os.environ else None
-    )
+    cache = Path(os.environ["PAIRSIEVE_CACHE"]) if "PAIRSIEVE_CACHE" in os.environ else None
+    campaign = Campaign(folder, cache, open_shards(cluster))
     number = _trained_round(campaign, round_)
     if split not in campaign.task.splits:
         raise InputError(
@@ -217,7 +261,7 @@ def evaluate_campaign(
             remedy="Measure a split whose matches are all known",
         )
     left, right = campaign.embeddings(campaign.matcher(number), part, number)
-    scan = open_scan(part.space, left, right, device=campaign.settings.device)
+    scan = campaign.scan(part.space, left, right)
     found, curve = exact_figures(scan, part.positives, part.stated_negatives)
     answer = {"task": campaign.task.name, "split": split, "round": number, **found}
     if plot is not None:

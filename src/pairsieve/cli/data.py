@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from pairsieve.cli import app, say, show
-from pairsieve.tasks import Task, matching_task, qqp_task, save_task, tables_task, wikiqa_task
-from pairsieve.tasks.folder import check_replaceable
-from pairsieve.tasks.tables import Side
+
+if TYPE_CHECKING:
+    from pairsieve.tasks import Task
 
 data = typer.Typer(
     help="Make a task folder from your tables or a benchmark.",
@@ -35,6 +35,8 @@ def qqp(
     as_json: bool = _JSON,
 ) -> None:
     """Quora Question Pairs: duplicates by transitive closure, split by components of paired questions."""
+    from pairsieve.tasks import qqp_task
+
     _make(lambda: qqp_task(source, seed, name), out, as_json)
 
 
@@ -47,6 +49,8 @@ def wikiqa(
     as_json: bool = _JSON,
 ) -> None:
     """WikiQA: the questions of each original part × every sentence of the corpus."""
+    from pairsieve.tasks import wikiqa_task
+
     _make(lambda: wikiqa_task(source, name), out, as_json)
 
 
@@ -65,6 +69,8 @@ def matching(
     as_json: bool = _JSON,
 ) -> None:
     """A matching benchmark: two tables with a mapping (Leipzig) or labelled pairs (DeepMatcher)."""
+    from pairsieve.tasks import matching_task
+
     _make(
         lambda: matching_task(
             source,
@@ -112,6 +118,9 @@ def tables(
     as_json: bool = _JSON,
 ) -> None:
     """Your own table (find its duplicates) or two (match them), with what you know of their pairs."""
+    from pairsieve.tasks import tables_task
+    from pairsieve.tasks.tables import Side
+
     first = Side(source, left_text, left_template, left_key)
     second = (
         Side(right, right_text, right_template, right_key, right_encoding, right_delimiter) if right else None
@@ -140,6 +149,9 @@ def tables(
 
 def _make(load: Callable[[], Task], out: Path, as_json: bool) -> None:
     """Load, save, print; whether `out` may be written is asked before the work is done."""
+    from pairsieve.tasks import save_task
+    from pairsieve.tasks.folder import check_replaceable
+
     check_replaceable(out)
     task = load()
     save_task(task, out)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from pairsieve.cli import app, say, show
+from pairsieve.cli.campaign import CLUSTER
 from pairsieve.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ def evaluate(
     at_recall: float = typer.Option(0.2, "--at-recall", help="Where --manual corrects the precision."),
     plot: Path | None = typer.Option(None, "--plot", help="Write the precision-recall curve as PNG."),
     device: str = typer.Option("auto", "--device", help="auto, cpu or cuda."),
+    cluster: str | None = CLUSTER,
     seed: int = typer.Option(0, "--seed", min=0, help="Seed of the intervals' resampling."),
     as_json: bool = typer.Option(False, "--json", help="Print the figures as JSON."),
 ) -> None:
@@ -53,7 +53,7 @@ def evaluate(
                 where=str(folder),
                 remedy="Give the task folder with --embeddings or --scores, or neither for the campaign",
             )
-        evaluate_campaign(folder, split, plot, as_json)
+        evaluate_campaign(folder, split, plot, as_json, cluster=cluster)
         return
     if (embeddings is None) == (scores is None):
         raise InputError(
@@ -70,7 +70,7 @@ def evaluate(
 
     task, part = _truth_of(folder, split)
     if embeddings is not None:
-        result, curve = by_embeddings(part, embeddings, device)
+        result, curve = by_embeddings(part, embeddings, device, cluster)
     else:
         assert scores is not None
         result, curve = by_scores(part, scores, manual, verify, at_recall, seed)
@@ -182,15 +182,17 @@ def _check_device(device: str) -> None:
         )
 
 
-def by_embeddings(part: Split, path: Path, device: str) -> tuple[dict[str, Any], Curve]:
+def by_embeddings(
+    part: Split, path: Path, device: str, cluster: str | None = None
+) -> tuple[dict[str, Any], Curve]:
     """Exact figures of a split from a file of embeddings."""
+    from pairsieve.cluster import open_shards, scan_by
     from pairsieve.measure.figures import exact_figures
     from pairsieve.measure.inputs import read_embeddings
-    from pairsieve.scan import open_scan
 
     _check_device(device)
     left, right = read_embeddings(path, part.space)
-    scan = open_scan(part.space, left, right, device=device)
+    scan = scan_by(open_shards(cluster), part.space, left, right, device=device)
     return exact_figures(scan, part.positives, part.stated_negatives)
 
 
@@ -244,17 +246,15 @@ def by_scores(
 
 
 def _write_parquet(table: Any, out: Path, what: str, option: str) -> None:
-    """Whole or not at all; a place that cannot be written is told in words."""
+    """Whole or not at all, by path or URL; a place that cannot be written is told in words."""
     import pyarrow.parquet as pq
 
-    unfinished = out.with_name(f".{out.name}.{os.getpid()}.unfinished")
+    from pairsieve.places import written
+
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, unfinished)
-        unfinished.replace(out)
+        with written(out) as unfinished:
+            pq.write_table(table, unfinished)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)
         raise InputError(
             f"{what} cannot be written", where=str(out), why=str(error), remedy=f"Choose another {option}"
         ) from error

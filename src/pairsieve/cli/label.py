@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from pairsieve.cli import app, say
+from pairsieve.cli import Stopped, app, say
 from pairsieve.errors import InputError, MissingExtra
 
 
@@ -62,6 +62,8 @@ def label(
 
     try:
         serve(Desk(campaign, overlap), host, port, token, not no_train, announce, cache)
+    except (Stopped, KeyboardInterrupt):  # the usual way to end it, not a failure
+        say(f"Stopped; every answer is kept. Go on with: pairsieve label {folder}")
     except OSError as error:
         raise InputError(
             f"cannot serve at {host}:{port}",

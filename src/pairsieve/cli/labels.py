@@ -11,12 +11,13 @@ from pairsieve.cli import app, show
 from pairsieve.errors import InputError
 
 if TYPE_CHECKING:
-    from pairsieve.campaign import Campaign
+    from pairsieve.ledger import Ledger
     from pairsieve.pairs import Ids
 
 _DIR = typer.Argument(..., help="The campaign folder.")
 _JSON = typer.Option(False, "--json", help="Print as JSON.")
 _FORMAT = typer.Option(None, "--format", help="csv, jsonl, parquet or label-studio. [by the file's name]")
+_SPLIT = typer.Option(None, "--split", help="The split of an audit, where it is not the campaign's own.")
 _GUIDELINE = "guideline.md"  # in the campaign folder: what counts as a match, for those who label
 ledger_app = typer.Typer(help="Look after a campaign's ledger: export, verify, vacuum.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
@@ -31,6 +32,7 @@ def ask(
     person: str | None = typer.Option(
         None, "--for", help="Questions this person has not answered, also those that others have."
     ),
+    split: str | None = _SPLIT,
     as_json: bool = _JSON,
 ) -> None:
     """Write the open questions to a file for people.
@@ -39,14 +41,15 @@ def ask(
     writes Label Studio tasks, and beside them the labelling configuration (.xml).
     """
     from pairsieve.campaign import Campaign
+    from pairsieve.campaign.audits import audit_place
     from pairsieve.sources.exchange import Batch, format_of, write_batch
 
     format_of(out, format_)
-    campaign = Campaign(folder)
-    ids = _waiting(campaign, person)[:count]
+    place = audit_place(Campaign(folder), split)
+    ids = _waiting(place.ledger, person)[:count]
     files: list[Path] = []
     if len(ids):
-        left, right, texts = campaign.split.left, campaign.split.right, campaign.ledger.questions()
+        left, right, texts = place.part.left, place.part.right, place.ledger.questions()
         keys = {id: (a, b) for id, a, b in zip(texts.ids.tolist(), texts.left_keys, texts.right_keys)}
         rows = [(id >> 32, id & 0xFFFFFFFF) for id in ids.tolist()]
         batch = Batch(
@@ -60,7 +63,7 @@ def ask(
         guideline = note.read_text(encoding="utf-8") if note.is_file() else ""
         files = write_batch(out, batch, format_, guideline)
     words = f"{', '.join(map(str, files))}: {len(ids):,} questions. Answered, bring them back with: "
-    words += f"pairsieve import {folder} {out}"
+    words += f"pairsieve import {folder} {out}{'' if place.own else f' --split {place.name}'}"
     if not len(ids):
         words = f"No question waits{f' for {person}' if person else ''}; nothing was written."
     show({"files": [str(file) for file in files], "questions": len(ids)}, as_json, words)
@@ -72,6 +75,7 @@ def import_(
     file: Path = typer.Argument(..., help="The answered batch, or a Label Studio export."),
     who: str | None = typer.Option(None, "--who", help="Who answered, where the file names nobody."),
     format_: str | None = _FORMAT,
+    split: str | None = _SPLIT,
     as_json: bool = _JSON,
 ) -> None:
     """Bring answers from a file into the ledger.
@@ -80,26 +84,27 @@ def import_(
     written again, so that importing twice changes nothing.
     """
     from pairsieve.campaign import Campaign
+    from pairsieve.campaign.audits import audit_place
     from pairsieve.sources.exchange import Asked, read_answers
 
-    campaign = Campaign(folder)
-    told = campaign.ledger.questions()
+    place = audit_place(Campaign(folder), split)
+    ledger, part, told = place.ledger, place.part, place.ledger.questions()
+    following = f"run {folder}" if place.own else f"audit {folder} --split {place.name}"
     if not len(told):
-        raise InputError("no question was asked yet", where=str(folder), remedy=f"pairsieve run {folder}")
-    split = campaign.split
+        raise InputError("no question was asked yet", where=str(folder), remedy=f"pairsieve {following}")
     asked = Asked.of(
-        told.ids, told.left_keys, told.right_keys, split.left.keys, split.right.keys, split.space.symmetric
+        told.ids, told.left_keys, told.right_keys, part.left.keys, part.right.keys, part.space.symmetric
     )
     found = read_answers(file, asked, who, format_)
-    stands = campaign.ledger.answers_by_person()
+    stands = ledger.answers_by_person()
     written: dict[str, int] = {}
     for person, (given, comments) in found.by_person().items():
         known = stands.get(person, {})
         new = [at for at, each in enumerate(given) if known.get(each.id, "nothing") != each.label]
-        written[person] = campaign.ledger.answer(
+        written[person] = ledger.answer(
             [given[at] for at in new], person, f"file {file.name}", comments=[comments[at] for at in new]
         )
-    waiting = len(campaign.ledger.open_questions())
+    waiting = len(ledger.open_questions())
     data = {
         "file": str(file),
         "written": sum(written.values()),
@@ -112,7 +117,7 @@ def import_(
     people = ", ".join(f"{name} {number:,}" for name, number in written.items()) or "nobody"
     words = f"{data['written']:,} answers written ({people}), {data['known']:,} known already, "
     words += f"{found.unanswered:,} rows without an answer. {waiting:,} questions wait."
-    show(data, as_json, words + ("" if waiting else f" Next: pairsieve run {folder}"))
+    show(data, as_json, words + ("" if waiting else f" Next: pairsieve {following}"))
 
 
 @ledger_app.command("export")
@@ -159,12 +164,12 @@ def vacuum(folder: Path = _DIR, as_json: bool = _JSON) -> None:
     )
 
 
-def _waiting(campaign: Campaign, person: str | None) -> Ids:
+def _waiting(ledger: Ledger, person: str | None) -> Ids:
     """Open questions, or all that one person has not answered, in the order of asking."""
     import numpy as np
 
     if person is None:
-        return campaign.ledger.open_questions()
-    said: dict[int, Any] = dict(campaign.ledger.answers_by_person().get(person, {}))
-    asked = campaign.ledger.questions().ids.tolist()
+        return ledger.open_questions()
+    said: dict[int, Any] = dict(ledger.answers_by_person().get(person, {}))
+    asked = ledger.questions().ids.tolist()
     return np.array([id for id in asked if id not in said], np.int64)

@@ -146,6 +146,9 @@ def _check_inference(ledger: Ledger, audit: int) -> None:
     implied = [Answer(same, 1), Answer(other, 0)], [[one, two], [one, two, three]]
     assert ledger.infer(*implied) == 2 and ledger.infer(*implied) == 0, "inferred once"
     assert len(ledger.open_questions(3)) == 0 and _labels(ledger)[same], "nobody needs to be asked"
+    ledger.infer([], [], doubtful=[other, one])
+    assert ledger.open_questions(3).tolist() == [other], "doubted, it is open; what somebody gave stays"
+    assert ledger.infer(*implied) == 1 and len(ledger.open_questions(3)) == 0, "and it can come back"
     given = ledger.labels(inferred=False)[0].tolist()
     assert same not in given and one in given, "what was given can be had without what was inferred"
     _refused("inference from inference", lambda: ledger.infer([Answer(other, 0)], [[same, three]]))

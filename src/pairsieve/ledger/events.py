@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
+from pairsieve.contracts import Answer
 from pairsieve.errors import LedgerError
 from pairsieve.ledger.schema import ANSWER_CHAIN, QUESTION_CHAIN, answers, link, meta, questions
 from pairsieve.pairs import Ids, Mask, is_member
@@ -81,6 +82,14 @@ def new_tokens(
     return np.array([token not in held for token in tokens], dtype=bool)
 
 
+def pairs_and_labels(given: Sequence[Answer]) -> tuple[list[int], list[int | None]]:
+    """Two columns of plain numbers; a label that nobody knows is refused."""
+    for each in given:
+        if each.label is not None and each.label not in (0, 1):
+            raise LedgerError(f"pair {each.id}: the label {each.label!r}. Allowed: 1, 0, None (unsure).")
+    return [int(each.id) for each in given], [None if e.label is None else int(e.label) for e in given]
+
+
 def asked_as(connection: sa.Connection, pairs: Ids) -> dict[int, str]:
     """The purpose of each of these pairs that was asked."""
     query = sa.select(questions.c.pair, questions.c.purpose)
@@ -134,3 +143,10 @@ def version_and_task(connection: sa.Connection) -> tuple[int, str | None]:
         sa.select(meta.c.schema_version, meta.c.task_fingerprint).order_by(meta.c.schema_version)
     ).all()
     return (int(rows[-1][0]), str(rows[-1][1])) if rows else (0, None)
+
+
+def mark(connection: sa.Connection) -> tuple[int, int]:
+    """The numbers of the last question and the last answer: whatever is written moves one of them."""
+    last = (sa.select(sa.func.coalesce(sa.func.max(t.c.number), 0)) for t in (questions, answers))
+    question, answer = (int(connection.execute(one).scalar_one()) for one in last)
+    return question, answer

@@ -2,14 +2,16 @@
 
 An inferred label rests on a path of labelled pairs from its left text to its right text: a match on
 matches alone, a no match on matches and exactly one no match. It is written with that path, and taken back
-in the same transaction in which a label on the path changes. It rests only on labels that people, files,
-models or the truth gave, never on other inferred ones, and never touches an audit.
+in the same transaction in which a label on the path changes; also while the labels around it contradict
+each other, which whoever infers must tell. It rests only on labels that people, files, models or the truth
+gave, never on other inferred ones, and never touches an audit.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,12 +69,25 @@ def withdraw_fallen(connection: sa.Connection, changed: Ids, at_end: Tail, now: 
         )
     touched = np.unique(column(connection, inferred))
     fallen = fallen_inferences(connection, touched)
-    if fallen:
-        row: dict[str, Any] = {"label": None, "who": BY_RULE, "source": BY_RULE, "round": at_end.round}
-        row |= {"answered_at": now, "kind": "withdrawal", "about": "inferred", "token": None}
-        row |= {"rests_on": None, "comment": "a label it rested on changed"}
-        append_answers(connection, [{"pair": pair, **row} for pair in fallen], at_end.chain)
+    _take_back(connection, fallen, "a label it rested on changed", at_end, now)
     return len(fallen)
+
+
+def withdraw_doubtful(connection: sa.Connection, pairs: Sequence[int], at_end: Tail, now: str) -> Tail:
+    """Take back the inferred labels among `pairs` that still stand: what they rest on contradicts itself."""
+    standing = sorted(row[0] for row in _standing(connection, np.array(sorted(set(pairs)), np.int64)))
+    chain = _take_back(connection, standing, "the labels it rested on contradict each other", at_end, now)
+    return replace(at_end, chain=chain)
+
+
+def _take_back(connection: sa.Connection, pairs: list[int], why: str, at_end: Tail, now: str) -> str:
+    """Write the withdrawals; returns the last link."""
+    row: dict[str, Any] = {"label": None, "who": BY_RULE, "source": BY_RULE, "round": at_end.round}
+    row |= {"answered_at": now, "kind": "withdrawal", "about": "inferred", "token": None}
+    row |= {"rests_on": None, "comment": why}
+    if not pairs:
+        return at_end.chain
+    return append_answers(connection, [{"pair": pair, **row} for pair in pairs], at_end.chain)
 
 
 def fallen_inferences(connection: sa.Connection, among: Ids | None = None) -> list[int]:

@@ -30,12 +30,15 @@ from pairsieve.ledger.events import (
     columns,
     known,
     known_purpose,
+    mark,
     narrow,
     new_tokens,
+    pairs_and_labels,
     tail,
     version_and_task,
 )
-from pairsieve.ledger.inference import BY_RULE, withdraw_fallen, write_inferred
+from pairsieve.ledger.inference import BY_RULE, withdraw_doubtful, withdraw_fallen, write_inferred
+from pairsieve.ledger.memo import Mark, Memo
 from pairsieve.ledger.migrations import MIGRATIONS
 from pairsieve.ledger.records import Answers, Questions, RoundCount, Votes
 from pairsieve.ledger.schema import answers, current_labels, meta, questions, standing_answers
@@ -66,6 +69,7 @@ class Ledger:
     def __init__(self, place: str | Path, clock: Clock = utc_now) -> None:
         self._clock = clock
         self._engine = make_engine(place)
+        self._memo = Memo()
         self.place = self._engine.url.render_as_string(hide_password=True)
 
     def __enter__(self) -> Ledger:
@@ -94,7 +98,7 @@ class Ledger:
 
         Asking a round again with the same pairs changes nothing and returns 0; with other pairs it is
         refused, as is a pair that was asked before: an audit pair stays sealed, a training pair is no
-        audit. ids: (n,) distinct int64; the rest row by row.
+        audit. Draws of an audit are told apart by `strategy`. ids: (n,) distinct int64; the rest row by row.
         """
         wanted = np.asarray(ids, dtype=np.int64)
         reasons = [why] * len(wanted) if isinstance(why, str) else list(why)
@@ -116,12 +120,10 @@ class Ledger:
             raise LedgerError(f"{what}: an audit needs the probability with which each pair was drawn.")
         with self._writing() as connection:
             now = self._now()
-            before = column(
-                connection,
-                sa.select(questions.c.pair)
-                .where(questions.c.round == round, questions.c.purpose == purpose)
-                .order_by(questions.c.pair),
-            )
+            same = [questions.c.round == round, questions.c.purpose == purpose]
+            if purpose == "audit":  # a round may be audited in several draws, each under its own name
+                same.append(questions.c.strategy == strategy)
+            before = column(connection, sa.select(questions.c.pair).where(*same).order_by(questions.c.pair))
             if len(before):
                 if np.array_equal(before, in_order):
                     return 0
@@ -174,7 +176,7 @@ class Ledger:
         `tokens` name the clicks: an answer whose token is in the ledger already is left out, so that
         sending again after a crash neither loses nor doubles it.
         """
-        return self._append(*_pairs_and_labels(given), who, source, "answer", "answer", tokens, comments)
+        return self._append(*pairs_and_labels(given), who, source, "answer", "answer", tokens, comments)
 
     def adjudicate(
         self,
@@ -185,7 +187,7 @@ class Ledger:
         comments: Sequence[str] | None = None,
     ) -> int:
         """Settle pairs, whatever the votes say: the latest adjudication of a pair is its label."""
-        pairs, labels = _pairs_and_labels(given)
+        pairs, labels = pairs_and_labels(given)
         return self._append(pairs, labels, who, source, "adjudication", "adjudication", tokens, comments)
 
     def withdraw(
@@ -205,22 +207,26 @@ class Ledger:
             raise LedgerError(f"a withdrawal of {kind!r}. Taken back are 'answer' and 'adjudication'.")
         return self._append(pairs, [None] * len(pairs), who, source, "withdrawal", kind, tokens, None)
 
-    def infer(self, given: Sequence[Answer], rests_on: Sequence[Sequence[int]]) -> int:
+    def infer(
+        self, given: Sequence[Answer], rests_on: Sequence[Sequence[int]], doubtful: Sequence[int] = ()
+    ) -> int:
         """Write labels implied by others; returns how many are new. `rests_on`: per label its path of pairs.
 
         For questions of one collection that nobody needs to answer any more. Refused unless the path is
-        labelled and the label follows from it; taken back by itself when a label on the path changes.
+        labelled and the label follows from it; taken back by itself when a label on the path changes. The
+        inferred labels of `doubtful` pairs are taken back too: what they rest on contradicts itself.
         """
         if len(given) != len(rests_on):
             raise LedgerError(
                 f"{len(given):,} inferred labels with {len(rests_on):,} paths. Give one of each."
             )
-        if not given:
+        if not given and not len(doubtful):
             return 0
-        plain = [Answer(pair, label) for pair, label in zip(*_pairs_and_labels(given))]
+        plain = [Answer(pair, label) for pair, label in zip(*pairs_and_labels(given))]
         paths = [[int(pair) for pair in path] for path in rests_on]
         with self._writing() as connection:
-            return write_inferred(connection, plain, paths, tail(connection), self._now())
+            end = withdraw_doubtful(connection, doubtful, tail(connection), self._now())
+            return write_inferred(connection, plain, paths, end, self._now())
 
     def _append(
         self,
@@ -389,16 +395,25 @@ class Ledger:
         An adjudication counts first, then the majority of everybody's latest answers, then an inferred
         label (not with `inferred=False`); ties and "unsure" give none. Audit labels are never for training.
         """
+        key = ("labels", purpose, inferred)
+        ids, labels, rounds = self._memo.get(self._mark(), key, lambda: self._labels(purpose, inferred))
+        wanted = np.ones(len(ids), bool) if through is None else rounds <= through
+        return ids[wanted], labels[wanted].astype(bool)
+
+    def _labels(self, purpose: str, inferred: bool) -> tuple[Ids, Ids, Ids]:
+        """Pairs labelled now, sorted, with their labels and the rounds they were asked in."""
         view = current_labels.c
-        query = sa.select(view.pair, view.label).where(view.state == "labelled")
+        query = sa.select(view.pair, view.label, view.round).where(view.state == "labelled")
         query = narrow(query, current_labels, None, purpose)
-        if through is not None:
-            query = query.where(view.round <= through)
         if not inferred:
             query = query.where(view.basis != "inferred")
         with self._reading() as connection:
-            ids, labels = columns(connection, query.order_by(view.pair), 2)
-        return np.array(ids, np.int64), np.array(labels, np.int64).astype(bool)
+            ids, labels, rounds = columns(connection, query.order_by(view.pair), 3)
+        return np.array(ids, np.int64), np.array(labels, np.int64), np.array(rounds, np.int64)
+
+    def _mark(self) -> Mark:
+        with self._reading() as connection:
+            return mark(connection)
 
     def rounds(self, purpose: str = "train") -> list[int]:
         """Numbers of the rounds asked, ascending."""
@@ -408,6 +423,9 @@ class Ledger:
 
     def counts(self, purpose: str = "train") -> list[RoundCount]:
         """Where each round stands, ascending."""
+        return list(self._memo.get(self._mark(), ("counts", purpose), lambda: self._counts(purpose)))
+
+    def _counts(self, purpose: str) -> list[RoundCount]:
         view = current_labels.c
 
         def number_of(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
@@ -490,10 +508,3 @@ class Ledger:
     def _reading(self) -> Iterator[sa.Connection]:
         with reading(self._engine) as connection:
             yield connection
-
-
-def _pairs_and_labels(given: Sequence[Answer]) -> tuple[list[int], list[int | None]]:
-    for each in given:
-        if each.label is not None and each.label not in (0, 1):
-            raise LedgerError(f"pair {each.id}: the label {each.label!r}. Allowed: 1, 0, None (unsure).")
-    return [int(each.id) for each in given], [None if e.label is None else int(e.label) for e in given]

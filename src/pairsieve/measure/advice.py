@@ -1,10 +1,11 @@
 """Is it worth going on? What the next batch should bring, what is left, what more labels should do to AP.
 
 A model judges its own batch badly: its head was fitted on the pairs it was trained on, so the summed match
-probabilities of a batch can be wrong by a factor of a hundred. So the next batch is predicted from two
-witnesses, what the model says and what the last batch brought, and the campaign's own rounds say how far to
-trust each. Without rounds to learn from, the interval is wide. Every figure is an `Estimate` with a 90 %
-interval; what cannot be told yet is None, with the reason in `silent`.
+probabilities of a batch can be wrong by a factor of a hundred. So the next batch is predicted from three
+witnesses: what the last batch brought, how much deeper in the ranking the next one lies, and what the model
+says; the campaign's own rounds say how far to trust each. Without rounds to learn from, the interval is wide.
+Every figure is an `Estimate` with a 90 % interval; what cannot be told yet is None, with the reason in
+`silent`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,23 +25,24 @@ from pairsieve.pairs import Ids, Mask, PairSpace, pair_rows
 
 Floats = NDArray[np.float64]
 
-LEVEL = 0.90
+SHARES = (0.05, 0.5, 0.95)  # the ends of a 90 % interval, and its middle
 POINTS = 400  # places at which a predictive distribution is evaluated
 
-# How the match rate of a batch (in logits) follows from that of the batch before and from the rate that the
-# model expects, before a campaign has shown it: (start, share of the last, share of the model), their spread
-# in units of the rest, and the rest's standard deviation with the rounds that this guess is worth. Set once
-# on campaigns over WikiQA and QQP (bench/advice.py).
-PRIOR = (-0.4, 0.6, 0.25)
-PRIOR_SPREAD = (0.7, 0.3, 0.3)
-REST, REST_WEIGHT = 0.6, 3.0
+# How the match rate of a batch (in logits) follows from that of the batch before, from the rate that the
+# model expects, and from the step in depth, before a campaign has shown it: (start, share of the last, share
+# of the model, fall per unit of log rank), their spread in units of the rest, and the rest's standard
+# deviation with the rounds that this guess is worth. Set on campaigns over WikiQA and QQP (bench/advice.py).
+PRIOR = (0.1, 0.9, 0.1, -1.5)
+PRIOR_SPREAD = (0.5, 0.3, 0.3, 2.0)
+REST, REST_WEIGHT = 0.45, 3.0
+UNTAUGHT = 2.0  # how much wider the rest is while labels of one kind are few
+STRIDE = 1.0  # a long step may cross the end of the matches: its rest is 1 + STRIDE · step² times wider
 FORGET = 0.7  # what a round counts for beside the one after it: early rounds are wilder than late ones
-# Labels of a kind below which a boundary is not to be believed. The nearest pairs come first, so a campaign
-# with hardly a non-match has not met the boundary yet; one with few matches has, where matches are rare.
+# Fewer labels of a kind teach no boundary. The nearest pairs come first: hardly a non-match, no boundary yet.
 FEWEST_MATCHES, FEWEST_OTHERS = 10, 30
 
-# How the logit of a match rises with the score, a standard deviation of all pairs' scores at a time, when
-# matches left are counted. In those units one number does for both tasks above, all rounds and head weights.
+# How the logit of a match rises with the score, in standard deviations of all pairs' scores, when matches
+# left are counted. In those units one number does for both tasks above, all rounds and head weights.
 SLOPE, SLOPE_SPREAD = 2.3, 0.4
 SHIFT, SHIFT_SPREAD = -16.0, 4.0  # at the mean of all pairs' scores
 CORRECTED_BY = 100.0  # labels that the batches' word is worth at most: the newest model is another one
@@ -47,7 +50,7 @@ LEFT_REST = 0.6  # what a straight line misses of the total, as a standard devia
 
 # How the logit of AP rises with the logarithm of the labels, likewise.
 RISE, RISE_SPREAD = 0.5, 4.0
-AP_REST, AP_REST_WEIGHT = 0.5, 4.0
+AP_REST, AP_REST_WEIGHT = 0.2, 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +76,7 @@ class Batch:
 
     labels: Mask
     scored: Scored | None = None
+    depth: float | None = None  # log of the unasked pairs that ranked before its middle; None: not ranked
 
     def __post_init__(self) -> None:
         if self.scored is not None and len(self.scored.scores) != len(self.labels):
@@ -103,6 +107,7 @@ class Advice:
     ap_gain: float | None  # expected, by the same curve
     sentence: str
     silent: dict[str, str] = field(default_factory=dict)
+    rests_on: str = ""  # names the labels that it was made from, so that a change shows
 
     def as_json(self) -> dict[str, Any]:
         def shown(figure: Estimate | None) -> dict[str, Any] | None:
@@ -117,6 +122,7 @@ class Advice:
             "ap_gain": self.ap_gain,
             "sentence": self.sentence,
             "silent": self.silent,
+            "rests_on": self.rests_on,
         }
 
 
@@ -136,15 +142,15 @@ def advise(
     matches found so far in `space`. curve: (labels, AP) after each round measured.
     """
     silent: dict[str, str] = {}
-    if coming is not None:
-        next_labels = len(coming.scores)
+    next_labels = next_labels if coming is None else len(coming.scores)
     bring: Estimate | None = None
     if not history:
         silent["next_positives"] = "no round has been answered yet"
     elif next_labels == 0:
         silent["next_positives"] = "no next batch is planned"
     else:
-        bring = next_positives(history, next_labels, coming)
+        depth = None if coming is None or unasked is None else depth_of(coming.scores, unasked)
+        bring = next_positives(history, next_labels, coming, depth)
     left = None
     if unasked is None:
         silent["left"] = "the unasked pairs were not counted by score"
@@ -176,29 +182,42 @@ def advise(
 # ── the next batch ──────────────────────────────────────────────────────────────────────────────────
 
 
-def next_positives(history: Sequence[Batch], labels: int, coming: Scored | None = None) -> Estimate:
-    """How many matches the next batch of `labels` pairs should bring.
+def next_positives(
+    history: Sequence[Batch], labels: int, coming: Scored | None = None, depth: float | None = None
+) -> Estimate:
+    """How many matches the next batch of `labels` pairs should bring, lying at `depth`.
 
-    With z the logit of a batch's match rate and m that of the rate its model expected,
-    z' = start + a · z + b · m' + rest, learned by `_foretell` from the rounds so far; the count is binomial
-    given z'. A batch that no model scored takes the last rate for m'.
+    With z the logit of a batch's match rate, m that of the rate its model expected and d its depth,
+    z' = start + a · z + b · m' + c · (d' - d) + rest, learned by `_foretell` from the rounds so far; the
+    count is binomial given z'. A batch that no model scored takes the last rate for m', and one whose depth
+    is not known lies as deep as the last.
     """
     if not history or labels < 1:
         raise InputError("a prediction needs an answered batch and a next one", remedy="Label a round first")
     rates = np.array([_logit_rate(batch.positives, len(batch.labels)) for batch in history])
     scored = [*(batch.scored for batch in history[1:]), coming]
     expected = [_expected(by_model, last) for by_model, last in zip(scored, rates)]
-    design = np.column_stack([np.ones(len(rates)), rates, expected])
-    foretold = _foretell(design, rates[1:], PRIOR, PRIOR_SPREAD, REST, REST_WEIGHT)
-    value, low, high = _count(*foretold, labels)
-    method = "model and last batch, trusted as far as earlier rounds bear them out; 90 % interval"
-    if len(rates) == 1:
-        method = "model and seed set, no earlier round to judge them by; wide 90 % interval"
-    positives, negatives = _kinds(history)
-    if not _taught(history):
-        low, high = 0.0, float(labels)
-        method = f"not known: {positives:,} matches and {negatives:,} others so far teach no boundary"
-    return Estimate(value, low, high, len(rates) - 1, method)
+    depths = [*(batch.depth for batch in history), depth]
+    deeper = [0.0 if a is None or b is None else b - a for a, b in pairwise(depths)]
+    design = np.column_stack([np.ones(len(rates)), rates, expected, deeper])
+    taught = _taught(history)
+    rest = REST if taught else UNTAUGHT * REST
+    wider = 1.0 + STRIDE * np.array(deeper) ** 2
+    foretold = _foretell(design, rates[1:], PRIOR, PRIOR_SPREAD, rest, REST_WEIGHT, wider)
+    method = "last batch, its depth and the model, trusted as far as earlier rounds bear them out"
+    if not taught:
+        method = "a guess: {:,} matches and {:,} others so far teach no boundary".format(*_kinds(history))
+    elif len(rates) == 1:
+        method = "seed set, depth and model, no earlier round to judge them by"
+    return Estimate(*_count(*foretold, labels), len(rates) - 1, f"{method}; 90 % interval")
+
+
+def depth_of(scores: NDArray[np.floating], unasked: Unasked) -> float:
+    """log(1 + unasked pairs at or above the middle score of a batch)."""
+    if len(scores) == 0:
+        return 0.0
+    reached = np.maximum(unasked.pairs[unasked.edges[:-1] >= np.median(scores)], 0)
+    return math.log1p(float(reached.sum()))
 
 
 def _foretell(
@@ -208,22 +227,26 @@ def _foretell(
     prior_spread: Sequence[float],
     rest: float,
     rest_weight: float,
+    scale: Floats | None = None,
 ) -> tuple[float, float, float]:
     """Centre, spread and degrees of freedom of the Student's t that predicts what comes at design[-1].
 
     A linear model, design (k+1, d) and came (k,), under a normal-inverse-gamma prior: coefficients `prior`
     with `prior_spread` in units of the rest, whose standard deviation is guessed at `rest` with the weight of
-    `rest_weight` rounds. A round counts `FORGET` times as much as the one after it.
+    `rest_weight` rounds, `scale` (k+1,) times wider in each row. A round counts `FORGET` times as much as the
+    one after it.
     """
     mean0, precision = np.array(prior), np.diag(np.array(prior_spread) ** -2.0)
     past, ahead = design[:-1], design[-1]
-    counts = FORGET ** np.arange(len(came))[::-1]
+    times = np.ones(len(design)) if scale is None else scale
+    ages = FORGET ** np.arange(len(came))[::-1]
+    counts = ages / times[:-1] ** 2
     gathered = precision + past.T @ (counts[:, None] * past)
     mean = np.linalg.solve(gathered, precision @ mean0 + past.T @ (counts * came))
-    freedom = rest_weight + float(counts.sum())
+    freedom = rest_weight + float(ages.sum())
     explained = float(mean @ gathered @ mean - mean0 @ precision @ mean0)
     squares = rest_weight * rest**2 + max(float(counts @ came**2) - explained, 0.0)
-    wider = 1.0 + float(ahead @ np.linalg.solve(gathered, ahead))
+    wider = float(times[-1]) ** 2 + float(ahead @ np.linalg.solve(gathered, ahead))
     return float(ahead @ mean), math.sqrt(squares / freedom * wider), freedom
 
 
@@ -243,7 +266,8 @@ def _count(centre: float, spread: float, freedom: float, labels: int) -> tuple[f
                 low = middle + 1
         return float(low)
 
-    return quantile(0.5), quantile((1.0 - LEVEL) / 2.0), quantile((1.0 + LEVEL) / 2.0)
+    low, value, high = map(quantile, SHARES)
+    return value, low, high
 
 
 def _kinds(history: Sequence[Batch]) -> tuple[int, int]:
@@ -298,9 +322,8 @@ def positives_left(unasked: Unasked, history: Sequence[Batch]) -> Estimate:
     low, value, high = _quantiles(
         np.outer(totals, missed).ravel(), np.outer(np.outer(weights, weights).ravel(), weights).ravel()
     )
-    high = min(high, float(pairs.sum()))
     method = "exact counts by score times match rates fitted to the newest batches, extrapolated below them"
-    return Estimate(value, low, high, len(labels), f"{method}; 90 % interval")
+    return Estimate(value, low, min(high, float(pairs.sum())), len(labels), f"{method}; 90 % interval")
 
 
 def _calibration(u: Floats, labels: Mask) -> tuple[Floats, Floats]:
@@ -389,9 +412,7 @@ def ap_after(curve: Sequence[tuple[int, float]], labels: int) -> tuple[Estimate,
     rise · (step in log labels) + rest, learned by `_foretell` from the steps so far.
     """
     if len(curve) < 3:
-        raise InputError(
-            f"a learning curve needs 3 measured rounds, there are {len(curve)}", remedy="Measure more rounds"
-        )
+        raise InputError(f"a learning curve of {len(curve)} rounds", remedy="Measure 3 rounds or more")
     from scipy.stats import t
 
     counts = np.array([*(n for n, _ in curve), curve[-1][0] + labels], dtype=np.float64)
@@ -401,9 +422,8 @@ def ap_after(curve: Sequence[tuple[int, float]], labels: int) -> tuple[Estimate,
     centre, spread, freedom = _foretell(
         design, np.diff(odds), (RISE,), (RISE_SPREAD,), AP_REST, AP_REST_WEIGHT
     )
-    shares = ((1.0 - LEVEL) / 2.0, 0.5, (1.0 + LEVEL) / 2.0)
     ahead = odds[-1] + max(centre, 0.0)  # a dip is noise: more labels do not make a model worse for long
-    low, value, high = (float(x) for x in _sigmoid(ahead + spread * t.ppf(shares, freedom)))
+    low, value, high = (float(x) for x in _sigmoid(ahead + spread * t.ppf(SHARES, freedom)))
     method = f"odds of AP as a power of the labels, {len(curve)} rounds, the newest most; 90 % interval"
     return Estimate(value, low, high, len(curve), method), max(value - float(values[-1]), 0.0)
 
@@ -412,7 +432,7 @@ def _quantiles(values: Floats, weights: Floats) -> tuple[float, float, float]:
     """The ends of the interval around the median, and the median: (low, median, high) of weighted values."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order]) / weights.sum()
-    at = [int(np.searchsorted(reached, share)) for share in ((1.0 - LEVEL) / 2.0, 0.5, (1.0 + LEVEL) / 2.0)]
+    at = [int(np.searchsorted(reached, share)) for share in SHARES]
     low, median, high = (float(values[order[min(place, len(order) - 1)]]) for place in at)
     return low, median, high
 
@@ -454,10 +474,8 @@ def _sentence(
     if left is not None:
         reasons.append(f"{_about(left)} are likely left among all unasked pairs")
     if after is not None and gain is not None:
-        reasons.append(
-            f"AP should then be {after.value:.3f} ({after.low:.3f} to {after.high:.3f}), "
-            f"{'a gain of' if gain >= 0 else 'a loss of'} {abs(gain):.3f}"
-        )
+        words = f"AP should then be {after.value:.3f} ({after.low:.3f} to {after.high:.3f})"
+        reasons.append(f"{words}, a gain of {gain:.3f}")
     return f"{verdict}: {'; '.join(reasons)}." if reasons else f"{verdict}."
 
 

@@ -1,9 +1,10 @@
 """Which few hundred labels measure a scorer best, when nobody knows the truth?
 
-Strata by score double in rank, so that each holds as much doubt as the one before. Labels are laid out
-to make the figures' intervals narrow (`allocate`), pairs are drawn uniformly inside each stratum
-(`draw_audit`), and `audit_estimate.py` turns the labels into figures. Pairs whose labels were bought
-before are known and never drawn again: they count as they are.
+Strata by score double in rank, so that each holds as much doubt as the one before. A third of the labels
+is a first look, spread evenly, for nobody knows where the matches end; the others go where that look says
+that they narrow the figures most (`allocate`). Pairs are drawn uniformly inside each stratum (`draw_audit`),
+and `audit_estimate.py` turns the labels into figures. Pairs whose labels were bought before are known and
+never drawn again: they count as they are.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ FIRST_STRATUM = 32  # pairs of the best-ranked stratum; each later one doubles t
 LABELS_A_STRATUM = 6  # at least this many on average; fewer, wider strata where the budget is small
 GATHER_AT_MOST = 1 << 18  # pairs of a stratum that is gathered outright; of larger ones pairs are drawn
 TRUSTED = 3.0  # labels that a stratum's training labels are worth when a plan is made
+FIRST_LOOK = 3  # one label in so many is spread evenly, before anybody knows where the doubt lies
+LOOK_FROM = 90  # labels from which a first look pays; below, one draw is all
+FOR_PRECISION = 4  # of the others, one in so many serves precision alone
+EXPECTED_HITS = 0.15  # a stratum where so many matches would take all its labels is left to the ranking
+HOPEFUL = 0.9  # the quantile of its rate that is asked for that
+PLANNED_OVER = 400  # draws of the rates that a plan is made over
 BATCH = 1 << 16  # uniform draws scored at once, at most
 
 _TOP, _BOTTOM = np.float32(2.0), np.float32(-2.0)  # beyond every cosine, rounding included
@@ -96,12 +103,11 @@ class Asked:
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """How many labels go where, and what was expected when that was decided. All arrays: (k,)."""
+    """How many labels go where. All arrays: (k,)."""
 
     strata: Strata
     free: NDArray[np.int64]  # pairs nobody was asked about
     labels: NDArray[np.int64]  # to draw from them
-    expected_rate: Floats
     threshold: float
 
 
@@ -147,6 +153,11 @@ def strata_from_counts(
     return Strata(edges, totals.astype(np.int64))
 
 
+def first_look(budget: int, earlier_labels: int) -> int:
+    """Labels to ask for first, of a `budget`; 0 where earlier audits have looked already."""
+    return 0 if budget < LOOK_FROM or earlier_labels >= LOOK_FROM // FIRST_LOOK else budget // FIRST_LOOK
+
+
 def plan_audit(
     scan: Scan,
     budget: int,
@@ -154,81 +165,119 @@ def plan_audit(
     asked: Asked,
     head: tuple[float, float] | None = None,
     also: Sequence[float] = (),
+    of: int = 0,
+    evenly: bool = False,
 ) -> AuditPlan:
-    """Where `budget` labels narrow the figures most, those at `threshold` above all.
+    """Where `budget` labels narrow the figures most, those at `threshold` among them.
 
-    `head`: (weight, bias) of the matcher's logit. `also`: more thresholds that shall be edges.
+    `head`: (weight, bias) of the matcher's logit. `also`: more thresholds that shall be edges. `of`: the
+    labels of the whole audit where these are a part of it. `evenly`: a first look, as many in each stratum.
     """
     if budget < 1:
         raise InputError(
             f"an audit with a budget of {budget}", remedy="Give at least one label; 300 is usual"
         )
-    strata = cut_ranking(scan, [threshold, *also], budget)
-    return plan_in(strata, budget, threshold, asked, head)
+    strata = cut_ranking(scan, [threshold, *also], max(budget, of))
+    return plan_in(strata, budget, threshold, asked, head, evenly)
 
 
 def plan_in(
-    strata: Strata, budget: int, threshold: float, asked: Asked, head: tuple[float, float] | None = None
+    strata: Strata,
+    budget: int,
+    threshold: float,
+    asked: Asked,
+    head: tuple[float, float] | None = None,
+    evenly: bool = False,
 ) -> AuditPlan:
     """The plan inside given strata; budgets beyond the pairs left are cut to them."""
     free = strata.totals - strata.count(asked.scores).astype(np.int64)
-    expected = expected_rates(strata, asked, head)
+    budget = min(budget, int(free.sum()))
     above = strata.edges >= np.float32(threshold)
-    labels = allocate(free, expected, above, min(budget, int(free.sum())))
-    return AuditPlan(strata, free, labels, expected, float(np.float32(threshold)))
+    at = float(np.float32(threshold))
+    if evenly:
+        level = _level(np.ones(len(free)), free.astype(np.float64), budget)
+        return AuditPlan(strata, free, _whole(level, free, budget), at)
+    known = asked.where(asked.labels >= 0)
+    found = strata.count(known.scores, known.labels)
+    seen = strata.count(known.scores[known.audit > TRAIN])
+    labels = allocate(free, planning_rates(strata, asked, head), found, above, budget, seen)
+    return AuditPlan(strata, free, labels, at)
 
 
-def expected_rates(strata: Strata, asked: Asked, head: tuple[float, float] | None = None) -> Floats:
-    """Match rates to plan with, (k,): from labels already bought and the head, smoothed along the ranking.
+def planning_rates(strata: Strata, asked: Asked, head: tuple[float, float] | None = None) -> Floats:
+    """Match rates to plan with, (d, k): draws given labels already bought and the head, smoothed.
 
     The model was trained on the bought labels: it scores their matches high and the others low, so they
-    flatter it. A stratum's count at most as TRUSTED labels, the head as one. Besides, no doubling of the
-    rank is taken to hold fewer matches than a tenth of those known, or ten. Planning with wrong rates costs
-    width, never honesty.
+    flatter it. A stratum's count at most as TRUSTED labels, the head as one, audit labels in full.
+    Planning with wrong rates costs width, never honesty.
     """
     known = asked.where(asked.labels >= 0)
-    labels, matches = strata.count(known.scores), strata.count(known.scores, known.labels)
-    least = max(10.0, float(matches.sum()) / 10.0)
+    train, audit = known.where(known.audit == TRAIN), known.where(known.audit > TRAIN)
+    labels, matches = strata.count(train.scores), strata.count(train.scores, train.labels)
     share = np.minimum(1.0, TRUSTED / np.maximum(labels, 1.0))
-    labels, matches = labels * share, matches * share
+    labels = labels * share + strata.count(audit.scores)
+    matches = matches * share + strata.count(audit.scores, audit.labels)
     if head is not None:
         upper = np.concatenate([[min(1.0, float(strata.edges[0]) + 0.1)], strata.edges[:-1]])
         lower = np.maximum(strata.edges, -1.0)
         logit = np.clip(head[0] * (upper + lower) / 2.0 + head[1], -30.0, 30.0)
         matches, labels = matches + 1.0 / (1.0 + np.exp(-logit)), labels + 1.0
-    smoothed = smooth_rates(matches, labels, strata.middle_rank).typical()
-    expected: Floats = np.maximum(smoothed, np.minimum(0.5, least / np.maximum(strata.totals, 1)))
-    return expected
+    # A plan is not a random thing: the same labels make the same plan.
+    return smooth_rates(matches, labels, strata.middle_rank).draw(PLANNED_OVER, np.random.default_rng(0))
 
 
 def allocate(
-    free: NDArray[np.int64], expected_rate: Floats, above: Mask, budget: int, shape: float = 0.5
+    free: NDArray[np.int64],
+    rates: Floats,
+    found: Floats,
+    above: Mask,
+    budget: int,
+    seen: Floats | None = None,
 ) -> NDArray[np.int64]:
-    """Labels per stratum, (k,), that minimise the expected variance; Neyman's rule with a prior.
+    """Labels per stratum, (k,), by Neyman's rule over what the rates may be.
 
-    With N pairs at rate p, n labels and a Gamma prior of `shape` around p, the matches of a stratum are
-    expected to keep the variance N² p(1-p) / (n + shape/p): the prior is worth shape/p labels. So labels
-    go where N·√(p(1-p)) is large, and not where so few matches lie that no affordable number of labels
-    would meet one. Summed are the squared relative errors of the number of matches and of those `above`
-    the threshold, so that precision, recall and average precision narrow together. Every stratum is
-    looked at: a third of the budget is spread evenly first, as what was expected may be wrong.
+    free: (k,) pairs to draw from; rates: (d, k) draws of their match rates; found: (k,) matches known;
+    seen: (k,) audit labels that speak for them already. n labels in a stratum of N pairs at rate p leave its
+    matches a standard deviation of N·√(p(1-p)/n), so labels belong where s = N·√(p(1-p)) / (all matches) is
+    large. Of the draws' s the median is taken: a mean would be ruled by the few draws in which the tail
+    holds everything, and no affordable number of labels settles those. For the same reason a stratum whose
+    labels would hardly meet a match, even at a hopeful rate, gets few. One label in FOR_PRECISION is laid out
+    among the strata above the threshold alone, against the matches there.
     """
-    size, rate = free.astype(np.float64), np.clip(expected_rate, 1e-12, 1 - 1e-6)
-    rate = np.where(above, rate.clip(0.1, 0.9), rate)  # near a threshold nobody is surer than that
-    matches = size * rate
-    influence = 1.0 / max(matches.sum(), 1.0) ** 2 + above / max(matches[above].sum(), 1.0) ** 2
-    spread = size * np.sqrt(rate * (1 - rate) * influence)
-    worth = shape / rate
-    some = int((size > 0).sum())
-    floor = np.minimum(size, max(1, budget // (3 * max(some, 1))))
-    if floor.sum() >= budget:  # fewer labels than strata: the largest doubts first
-        floor = np.zeros_like(size)
-    low, high = 0.0, (budget + worth.max() + 1.0) / max(spread[size > 0].min(initial=1.0), 1e-300)
+    size = free.astype(np.float64)
+    have = np.zeros(len(size)) if seen is None else seen
+    spread = size * np.sqrt(rates * (1.0 - rates))
+    matches = found + size * rates
+
+    def doubt(part: Mask) -> Floats:
+        every = np.maximum(matches[:, part].sum(axis=1), 1.0)
+        middle: Floats = np.where(part, np.median(spread / every[:, None], axis=0), 0.0)
+        return middle
+
+    least = budget // (FIRST_LOOK * max(int((size > 0).sum()), 1))  # every stratum is looked at
+    looked = np.clip(least - have, 0.0, size)
+    inside = _level(doubt(above), np.where(above, size - looked, 0.0), budget // FOR_PRECISION, have + looked)
+    given = looked + inside
+    few = EXPECTED_HITS / np.maximum(np.quantile(rates, HOPEFUL, axis=0), 1e-12)
+    rest = _level(doubt(size >= 0), size - given, budget - float(given.sum()), have + given + few)
+    return _whole(given + rest, free, budget)
+
+
+def _level(doubt: Floats, free: Floats, budget: float, have: Floats | None = None) -> Floats:
+    """(k,) labels so that `have` and they together are in proportion to `doubt`, as far as `free` allows."""
+    start = np.zeros(len(doubt)) if have is None else have
+    most = float(doubt.max(initial=0.0))
+    weight = np.maximum(doubt, 1e-9 * most) if most > 0 else np.ones(len(doubt))
+
+    def given(level: float) -> Floats:
+        labels: Floats = np.clip(level * weight - start, 0.0, free)
+        return labels
+
+    low, high = 0.0, (budget + float(start.max(initial=0.0)) + 1.0) / float(weight.min(initial=1.0))
     for _ in range(200):
         level = (low + high) / 2.0
-        wanted = np.clip(level * spread - worth, floor, size)
-        low, high = (level, high) if wanted.sum() < budget else (low, level)
-    return _whole(np.clip(high * spread - worth, floor, size), free, budget)
+        low, high = (level, high) if given(level).sum() < budget else (low, level)
+    return given(high)
 
 
 def _whole(wanted: Floats, free: NDArray[np.int64], budget: int) -> NDArray[np.int64]:

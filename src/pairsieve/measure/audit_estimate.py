@@ -5,22 +5,23 @@ asked about, R · x/n match when x of n drawn ones do; pairs with a label count 
 
 **Intervals** come from draws of every stratum's match rate from its posterior, smoothed along the ranking
 (`audit_rates.py`), and of the matches that such a rate leaves among the R pairs. Each draw is counted
-twice: as it is, and with no match in strata where none was seen; the interval reaches from the lowest to
-the highest of the two middle 95 %. So what a tail may hold widens it, and never shifts it. Precision
-has no tail: its interval also spans what each stratum's own labels say, unsmoothed. The one
-assumption is that the match rate tends to fall with the score. It carries the tail: billions of pairs, a few
-labels, no hit. `positives_without_assumption` beside it stands on the draws alone (exact binomial
-limits in each stratum) and shows how little they alone can rule out.
+three times: as it is; with no match in strata where none was seen; and with nothing else in strata where
+nothing else was seen, and the matches further up inside strata. The interval reaches from the lowest to the
+highest of the three middle 95 %. So what a tail may hold, or a pure top may hide, widens it and never
+shifts it. Precision has no tail: its interval also spans what each stratum's own labels say, unsmoothed.
+The one assumption is that the match rate tends to fall with the score. It carries the tail: billions of
+pairs, a few labels, no hit. `positives_without_assumption` beside it stands on the draws alone (exact
+binomial limits in each stratum) and shows how little they alone can rule out.
 
-**Earlier audits** are used again. Audit a drew from the pairs that were free then, with chances that the
-ledger kept. Under today's scores its labels are sorted into today's strata (post-stratified); in each, the
-weighted share of matches r speaks for all F pairs that were free then. Of these, D have been labelled since
-otherwise, with d matches, so for the rest the rate is (F·r - d) / (F - D). Unequal weights count as
-Kish's effective number (Σw)²/Σw² of labels, times ((F - D)/F)² for the subtraction. Rates of all audits
-are averaged by these numbers.
+**Earlier draws** are used again, those of this audit and of others. A draw took from the pairs that were
+free then, with chances that the ledger kept. Under today's scores its labels are sorted into today's strata
+(post-stratified); in each, the weighted share of matches r speaks for all F pairs that were free then. Of
+these, D have been labelled since otherwise, with d matches, so for the rest the rate is (F·r - d) / (F - D).
+Unequal weights count as Kish's effective number (Σw)²/Σw² of labels, times ((F - D)/F)² for the subtraction.
+Rates of all draws are averaged by these numbers.
 
-Average precision takes matches as evenly spread inside a stratum. Ranks double from stratum to stratum,
-so precision changes little within one.
+Average precision needs the order inside a stratum too; there the rate goes on falling as it does around it
+(`ranked_precision`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from pairsieve.measure.audit_rates import Floats, SmoothedRates, smooth_rates
 from pairsieve.pairs import Mask
 
 PIECES = 4  # of a stratum, for average precision
-MOST_FALL = 4.0  # steepest fall inside a stratum: rate ~ rank^-4
+AT_MOST = 2.0  # how much faster it may fall inside a stratum than around it: for the upper limit
+MOST_FALL = 16.0  # steepest fall of the logit inside a stratum, per unit of log rank
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class Evidence:
     def expected(self, strata: Strata) -> Floats:
         """Matches of each stratum; where no label speaks for the rest, the smoothed rate does."""
         guess, left = np.zeros(len(self.rest)), self.rest > 0
-        if left.any():
+        if (left & (self.drawn <= 0)).any():
             guess[left] = self._posterior(strata, left).typical()
         rate = np.divide(self.hits, self.drawn, out=guess, where=self.drawn > 0)
         return self.matches + self.rest * rate
@@ -168,8 +170,10 @@ def estimate_audit(
     unlabelled = held.unlabelled_matches(strata, draws, rng)
     most = _figures(held.matches + unlabelled, held.totals, above)
     fewest = _figures(held.matches + np.where(held.hits > 0, unlabelled, 0.0), held.totals, above)
+    pure = (held.drawn > 0) & (held.hits >= held.drawn)
+    purest = _figures(held.matches + np.where(pure, held.rest, unlabelled), held.totals, above, AT_MOST)
     ends = [(1 - confidence) / 2, (1 + confidence) / 2]
-    limits = np.concatenate([np.quantile(part, ends, axis=0) for part in (most, fewest)])
+    limits = np.concatenate([np.quantile(part, ends, axis=0) for part in (most, fewest, purest)])
     low, high = np.minimum(limits.min(axis=0), values), np.maximum(limits.max(axis=0), values)
     alone = np.quantile(held.precision_alone(above, draws, rng), ends)
     low[0], high[0] = min(low[0], alone[0]), max(high[0], alone[1])
@@ -218,31 +222,34 @@ def known_recall(strata: Strata, asked: Asked, threshold: float) -> Estimate:
     return Estimate(share, share, share, len(matches), words)
 
 
-def ranked_precision(matches: Floats, totals: Floats) -> Floats:
+def ranked_precision(matches: Floats, totals: Floats, steeper: float = 1.0) -> Floats:
     """Average precision of rankings given as matches per stratum: (r, k) and (k,) -> (r,).
 
-    Inside a stratum the rate goes on falling as it does around it, like rank^-s; each is cut into PIECES by
-    rank, and over a piece of N pairs with M matches, after a matches among c pairs, precision is
-    (a + ½ + M·u) / (c + ½ + N·u) for u from 0 to 1.
+    Inside a stratum the rate goes on falling as it does around it: its logit in a straight line over the
+    logarithm of the rank. Each is cut into PIECES by rank, and over a piece of N pairs with M matches, after
+    a matches among c pairs, precision is (a + ½ + M·u) / (c + ½ + N·u) for u from 0 to 1. With `steeper` the
+    rate falls so many times faster inside strata than around them.
     """
     ends = np.cumsum(totals)
     ratio = np.divide(ends, ends - totals, out=np.full(len(totals), np.inf), where=ends > totals)
     middle = np.log(np.maximum(ends - totals / 2.0, 0.5))
-    rate = np.log((matches + 0.25) / np.maximum(totals, 1.0))
+    logit = np.log(matches + 0.25) - np.log(np.maximum(totals - matches, 0.0) + 0.25)
     fall = np.zeros_like(matches)
     if len(totals) > 2:
-        fall[:, 1:-1] = -(rate[:, 2:] - rate[:, :-2]) / np.maximum(middle[2:] - middle[:-2], 1e-9)
+        fall[:, 1:-1] = -(logit[:, 2:] - logit[:, :-2]) / np.maximum(middle[2:] - middle[:-2], 1e-9)
         fall[:, -1] = fall[:, -2]
-    power = 1.0 - np.clip(fall, 0.0, MOST_FALL)
-    power = np.where(np.abs(power) < 1e-6, 1e-6, power)
+    fall = np.clip(steeper * fall, 0.0, MOST_FALL)
     split = np.isfinite(ratio) & (totals >= PIECES)
     share = np.arange(PIECES + 1) / PIECES
     # Cuts are multiples of a stratum's first rank. The first stratum, which has none, is cut evenly.
     cuts = np.where(split, ratio, 2.0)[:, None] ** share
-    held = np.expm1(power[:, :, None] * np.log(cuts)) / np.expm1(power * np.log(cuts[:, -1]))[:, :, None]
-    held = np.where(split[:, None], held, share)
-    sizes = np.where(split[:, None], np.diff(cuts) * (ends - totals)[:, None], totals[:, None] / PIECES)
-    return _piecewise(np.diff(held) * matches[:, :, None], sizes)
+    first = np.maximum(ends - totals, 0.0)
+    sizes = np.where(split[:, None], np.diff(cuts) * first[:, None], totals[:, None] / PIECES)
+    ranks = np.log(np.maximum(first[:, None] * (cuts[:, 1:] + cuts[:, :-1]) / 2.0, 0.5))
+    away = np.where(split[:, None], ranks - middle[:, None], 0.0)
+    expected = sizes / (1.0 + np.exp(np.clip(fall[:, :, None] * away - logit[:, :, None], -60.0, 60.0)))
+    held = expected / np.maximum(expected.sum(axis=2, keepdims=True), 1e-300)
+    return _piecewise(held * matches[:, :, None], sizes)
 
 
 def _piecewise(matches: Floats, sizes: Floats) -> Floats:
@@ -259,11 +266,12 @@ def _piecewise(matches: Floats, sizes: Floats) -> Floats:
     return averaged
 
 
-def _figures(matches: Floats, totals: Floats, above: Mask) -> Floats:
+def _figures(matches: Floats, totals: Floats, above: Mask, steeper: float = 1.0) -> Floats:
     """(r, 4): precision, recall, average precision and number of matches of (r, k) matches."""
     every, found = matches.sum(axis=1), matches[:, above].sum(axis=1)
     recall = np.divide(found, every, out=np.zeros(len(matches)), where=every > 0)
-    return np.stack([found / totals[above].sum(), recall, ranked_precision(matches, totals), every], axis=1)
+    ap = ranked_precision(matches, totals, steeper)
+    return np.stack([found / totals[above].sum(), recall, ap, every], axis=1)
 
 
 def _exact_limits(
@@ -281,9 +289,9 @@ def _exact_limits(
     return Estimate(value, min(float(low), value), max(float(high), value), labels, words)
 
 
-def _method(labels: int, audits: int, held: Evidence, confidence: float) -> str:
+def _method(labels: int, draws: int, held: Evidence, confidence: float) -> str:
     unexplored = held.rest[held.hits == 0]
-    again = f" in {audits} audits (earlier ones post-stratified under today's scores)" if audits > 1 else ""
+    again = f" in {draws} draws (earlier ones post-stratified under today's scores)" if draws > 1 else ""
     return (
         f"Horvitz-Thompson from {labels:,} labels{again}, drawn inside {len(held.totals)} strata of the "
         f"ranking; {confidence:.0%} interval from the posterior of match rates that tend to fall with the "

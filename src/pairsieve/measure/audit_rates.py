@@ -57,10 +57,16 @@ class SmoothedRates:
             last = np.cumsum(self.filtered[combination, -1])
             at[:, -1] = np.searchsorted(last, rng.random(times) * last[-1], side="right")
             for k in range(strata - 2, -1, -1):
-                back = self.steps[combination, k][:, at[:, k + 1]].T * self.filtered[combination, k]
-                running = np.cumsum(back, axis=1)
-                wanted = rng.random((times, 1)) * running[:, -1:]
-                at[:, k] = (running <= wanted).sum(axis=1)
+                # Chances of this stratum's place, one row for each place of the next; all rows on one line,
+                # the next one higher by 1, so that every draw is found by one search.
+                after, row = np.unique(at[:, k + 1], return_inverse=True)
+                back = np.cumsum(
+                    self.steps[combination, k][:, after].T * self.filtered[combination, k], axis=1
+                )
+                back /= np.maximum(back[:, -1:], 1e-300)
+                line = (back + np.arange(len(after))[:, None]).ravel()
+                found = np.searchsorted(line, row + rng.random(times), side="right")
+                at[:, k] = np.clip(found - row * grid, 0, grid - 1)
             rows.append(at)
         places = np.minimum(np.concatenate(rows), grid - 1)
         logits = _LOGITS[places] + _STEP * (rng.random(places.shape) - 0.5)

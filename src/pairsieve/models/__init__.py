@@ -18,7 +18,7 @@ from typing import Any
 from pairsieve.errors import SettingsError, nearest
 from pairsieve.models.cross import CrossEncoder, CrossMatcher, load_cross
 from pairsieve.models.encoder import Encoder, encoder_named, usable_device
-from pairsieve.models.full import FullLearner, rate_for
+from pairsieve.models.full import RECIPES, FullLearner, LossSettings, rate_for
 from pairsieve.models.head import fit_head
 from pairsieve.models.matchers import CosineMatcher, ProjectionMatcher, load_map, load_matcher
 from pairsieve.models.projection import ProjectionLearner, ProjectionSettings
@@ -28,9 +28,15 @@ LEARNERS = ("auto", "full", "projection")
 
 
 def learner_named(
-    name: str, encoder: Encoder | str | Path, device: str | None = None, **settings: Any
+    name: str,
+    encoder: Encoder | str | Path,
+    device: str | None = None,
+    recipe: str = "paper",
+    **settings: Any,
 ) -> FullLearner | ProjectionLearner:
-    """The learner called so. `settings` are fields of `TrainingSettings` and `FullLearner`, or of
+    """The learner called so. `recipe` is that of the full learner (see `full.py`).
+
+    `settings` are fields of `TrainingSettings` and `LossSettings`, or of
     `ProjectionSettings`; a small encoder gets a larger learning rate unless one is given."""
     if not isinstance(encoder, Encoder):
         encoder = encoder_named(encoder, device=device)
@@ -44,11 +50,17 @@ def learner_named(
         known = _fields(ProjectionSettings)
         _check(name, settings, known)
         return ProjectionLearner(encoder, ProjectionSettings(**settings))
-    training, own = _fields(TrainingSettings), {"head_weight", "head_bias", "shared"}
-    _check(name, settings, training | own)
-    chosen = {"learning_rate": rate_for(encoder), **{k: v for k, v in settings.items() if k in training}}
-    rest = {k: v for k, v in settings.items() if k in own}
-    return FullLearner(encoder, TrainingSettings(**chosen), **rest)
+    training, loss = _fields(TrainingSettings), _fields(LossSettings)
+    _check(name, settings, training | loss | {"shared"})
+    if recipe not in RECIPES:
+        raise SettingsError(f"unknown recipe {recipe!r}. {nearest(recipe, RECIPES)}.")
+    told = {"learning_rate": rate_for(encoder, recipe), **RECIPES[recipe], **settings}
+    return FullLearner(
+        encoder,
+        TrainingSettings(**{k: v for k, v in told.items() if k in training}),
+        LossSettings(**{k: v for k, v in told.items() if k in loss}),
+        told.get("shared", True),
+    )
 
 
 def _fields(settings: type) -> set[str]:
@@ -63,11 +75,13 @@ def _check(learner: str, settings: dict[str, Any], known: set[str]) -> None:
 
 __all__ = [
     "LEARNERS",
+    "RECIPES",
     "CosineMatcher",
     "CrossEncoder",
     "CrossMatcher",
     "Encoder",
     "FullLearner",
+    "LossSettings",
     "ProjectionLearner",
     "ProjectionMatcher",
     "ProjectionSettings",

@@ -188,16 +188,19 @@ class _ConcatJob:
     def groups(self) -> list[tuple[list[Any], float]]:
         return [(list(self.networks[0].parameters()), 1.0)]
 
-    def scores(self, rows: Any, width: int, prepared: bool) -> Any:
+    def outputs(self, rows: Any, width: int, prepared: bool) -> Any:
         return self.networks[0](**self._inputs(rows, width, prepared))[0].squeeze(1).float()
 
-    def loss(self, scores: Any, rows: Any) -> Any:
+    def loss(self, outputs: Any, rows: Any) -> Any:
         import torch
 
-        return torch.nn.functional.binary_cross_entropy_with_logits(scores, self._labels[rows])
+        return torch.nn.functional.binary_cross_entropy_with_logits(outputs, self._labels[rows])
 
     def settle(self) -> None:
         """Nothing is constrained."""
+
+    def packed(self) -> None:
+        """Its network sees both texts at once, with dropout: it runs as it is."""
 
 
 def _network(folder: Path, encoder: Encoder, seed: int) -> Any:

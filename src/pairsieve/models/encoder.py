@@ -32,6 +32,7 @@ from pairsieve.models.folders import (
     transformer_folder,
     weight_files,
 )
+from pairsieve.models.token_cache import TokenCache
 from pairsieve.progress import bar
 
 Embeddings = NDArray[np.float32]
@@ -87,6 +88,13 @@ class Tokens:
         lengths: NDArray[np.int64] = np.diff(self.starts)
         return lengths
 
+    def take(self, rows: NDArray[np.int64]) -> Tokens:
+        """The texts of some rows, in that order."""
+        lengths = self.lengths[rows]
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        at = np.repeat(self.starts[:-1][rows] - starts[:-1], lengths) + np.arange(starts[-1])
+        return Tokens(self.ids[at], starts)
+
     def padded(
         self, rows: NDArray[np.int64], width: int, pad: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -108,6 +116,7 @@ class Encoder:
     right_prefix: str = ""
     requested_device: str | None = None
     trained: Any = field(default=None, repr=False)
+    token_cache: TokenCache = field(default_factory=TokenCache, repr=False)  # shared with trained copies
 
     @cached_property
     def device(self) -> str:
@@ -181,6 +190,7 @@ class Encoder:
             self.right_prefix,
             self.requested_device,
             network,
+            self.token_cache,
         )
 
     def fresh_network(self) -> Any:
@@ -191,9 +201,23 @@ class Encoder:
     def pad(self) -> int:
         return int(self.tokenizer.pad_token_id or 0)
 
+    @cached_property
+    def tokenizer_fingerprint(self) -> str:
+        """sha256 of the tokeniser's files."""
+        digest = hashlib.sha256()
+        for path in sorted(transformer_folder(self.folder).glob("*")):
+            if path.name in TOKENISER_FILES:
+                digest.update(f"{path.name} {file_sha256(path)}\n".encode())
+        return digest.hexdigest()
+
     def tokens(self, texts: Sequence[str], side: str = "left") -> Tokens:
-        """The texts of one side, tokenised and cut to the maximum length."""
+        """The texts of one side, tokenised and cut to the maximum length; a collection is tokenised once."""
         prefix = self.prefix(side)
+        return self.token_cache.get(
+            self.tokenizer_fingerprint, texts, prefix, self.max_length, lambda: self._tokenised(texts, prefix)
+        )
+
+    def _tokenised(self, texts: Sequence[str], prefix: str) -> Tokens:
         rows: list[list[int]] = []
         for first in range(0, len(texts), 20_000):
             chunk = [prefix + text for text in texts[first : first + 20_000]]
@@ -226,6 +250,15 @@ class Encoder:
 
 def embed_tokens(network: Any, tokens: Tokens, pad: int, device: str) -> Embeddings:
     """Mean-pooled unit rows of tokenised texts, longest first, so that too large a batch fails at once."""
+    if device == "cpu":
+        from pairsieve.models.cpu import embed_on_cpu  # which imports this file
+
+        return embed_on_cpu(network, tokens, pad)
+    from pairsieve.models.packed_embedding import embed_packed  # which imports this file
+
+    packed = embed_packed(network, tokens, pad, device)
+    if packed is not None:
+        return packed
     import torch
 
     order = np.argsort(-tokens.lengths, kind="stable")

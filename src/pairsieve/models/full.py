@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from pairsieve.models.matchers import CosineMatcher
 from pairsieve.models.training import DeviceTokens, TrainingSettings, additive, train
 from pairsieve.pairs import Ids, pair_rows
 
+if TYPE_CHECKING:
+    from pairsieve.models.packed import PackedNetwork
+
 NARROW = 512  # dimensions; below, the paper's rate for BERT-base moves too little
 NARROW_RATE = (
     3e-5  # e5-small (12 layers): best of 3e-5, 5e-5, 1e-4 on WikiQA's dev split, three rounds, one seed
@@ -30,12 +33,45 @@ NARROW_RATE = (
 NARROW_SHALLOW_RATE = 1e-4  # MiniLM-L6 (6 layers)
 
 
-def rate_for(encoder: Encoder) -> float:
+BEST_FASTER = 10 / 3  # times the paper's rate, for batches four times larger
+BEST_FASTEST = 2e-4
+
+# What each recipe changes of `TrainingSettings` and `LossSettings` (those as they stand are the paper's).
+# "best" was chosen on qqp-174k's dev split with e5-small, one change at a time (`bench/recipes.py`).
+RECIPES: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "best": {
+        "batch_size": 64,
+        "normalised": "frozen",
+        "head_weight": 3.0,
+        "head_bias": 0.0,
+        "strangers": 1.0,
+        "keep": 0.4,
+    },
+}
+
+
+def rate_for(encoder: Encoder, recipe: str = "paper") -> float:
     """The learning rate that suits the encoder's size: the paper's 2e-5 for BERT-base and larger."""
     if encoder.dimension >= NARROW:
-        return TrainingSettings().learning_rate
-    layers = int(encoder.config.get("num_hidden_layers", 12))
-    return NARROW_SHALLOW_RATE if layers <= 6 else NARROW_RATE
+        rate = TrainingSettings().learning_rate
+    else:
+        layers = int(encoder.config.get("num_hidden_layers", 12))
+        rate = NARROW_SHALLOW_RATE if layers <= 6 else NARROW_RATE
+    return rate if recipe == "paper" else min(BEST_FASTEST, BEST_FASTER * rate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossSettings:
+    """What is asked of the cosines. As it stands: the paper's, over batch-normalised cosines."""
+
+    normalised: str = "batch"  # over each "batch", or once, by the "frozen" encoder's cosines
+    head_weight: float = 10.0  # where w starts, over normalised cosines; as the paper's released code
+    head_bias: float = -50.0  # where b starts; so high that at first only the positives pull
+    strangers: float = 0.0  # weight of pairs that meet in a batch by chance, taken for non-matches
+    contrast: float = 0.0  # weight of telling a match's partner among all partners in the batch
+    temperature: float = 0.05  # of that
+    keep: float = 0.0  # share of the pre-trained weights in the mixture that is kept in the end
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,17 +80,15 @@ class FullLearner:
 
     encoder: Encoder
     training: TrainingSettings = field(default_factory=TrainingSettings)
-    head_weight: float = 10.0  # where w starts, over batch-normalised cosines; as the paper's released code
-    head_bias: float = -50.0  # where b starts; so high that at first only the positives pull
+    loss: LossSettings = field(default_factory=LossSettings)
     shared: bool = True  # False where the relation has a direction and both sides are one collection
     name: str = "full"
 
     @property
     def fingerprint(self) -> str:
         """Names what it would make of the same labels and the same random numbers."""
-        settings = dataclasses.asdict(self.training)
-        head = [self.head_weight, self.head_bias, self.shared]
-        words = json.dumps([self.name, self.encoder.fingerprint, settings, head])
+        settings = [dataclasses.asdict(self.training), dataclasses.asdict(self.loss), self.shared]
+        words = json.dumps([self.name, self.encoder.fingerprint, settings])
         return hashlib.sha256(words.encode()).hexdigest()
 
     def pretrained(self) -> CosineMatcher:
@@ -71,28 +105,82 @@ class FullLearner:
     ) -> CosineMatcher:
         labels = np.asarray(labels, dtype=bool)
         left, right = pair_rows(ids)
-        left_used, left = np.unique(left, return_inverse=True)
-        right_used, right = np.unique(right, return_inverse=True)
-        one = self.encoder.tokens([left_texts[row] for row in left_used], "left")
-        other = self.encoder.tokens([right_texts[row] for row in right_used], "right")
+        groups = positive_groups(left, right, labels, left_texts is right_texts)
+        one, other = self.encoder.tokens(left_texts, "left"), self.encoder.tokens(right_texts, "right")
+        return self.fit_tokens(one, other, left, right, labels, rng, groups)
+
+    def fit_tokens(
+        self,
+        one: Tokens,
+        other: Tokens,
+        left: NDArray[np.int64],
+        right: NDArray[np.int64],
+        labels: NDArray[np.bool_],
+        rng: np.random.Generator,
+        groups: tuple[NDArray[np.int64], NDArray[np.int64]],
+    ) -> CosineMatcher:
+        """Fit to pairs of rows of tokenised texts; `groups` of each pair's sides: see `positive_groups`."""
         device = self.encoder.device
         networks = [self.encoder.fresh_network() for _ in range(1 if self.shared else 2)]
         if labels.any() and not labels.all():  # labels of one class leave nothing to tell apart
-            job = _PairJob(self, networks, one, other, left, right, labels, device)
+            job = _PairJob(self, networks, one, other, left, right, labels, groups, device)
             train(job, self.training, rng, device)
-        embedded = [
-            embed_tokens(network.eval(), tokens, self.encoder.pad, device)
-            for network, tokens in ((networks[0], one), (networks[-1], other))
-        ]
-        cosines = np.einsum("nd,nd->n", embedded[0][left], embedded[1][right])
+            if self.loss.keep:
+                _mix(networks, self.encoder.network, self.loss.keep)
+        cosines = _cosines(networks, one, other, left, right, self.encoder.pad, device)
         weight, bias = fit_head(cosines, labels)
         encoders = [self.encoder.with_network(network) for network in networks]
         words = f"{len(labels):,} labelled pairs, {int(labels.sum()):,} of them matches"
         return CosineMatcher(encoders[0], encoders[-1], weight, bias, self.name, words)
 
 
+def _mix(networks: list[Any], before: Any, share: float) -> None:
+    """Put the weights of each network `share` of the way back towards those it began with."""
+    import torch
+
+    with torch.no_grad():
+        for network in networks:
+            for mine, first in zip(network.parameters(), before.parameters(), strict=True):
+                mine.lerp_(first, share)
+
+
+def positive_groups(
+    left: NDArray[np.int64], right: NDArray[np.int64], labels: NDArray[np.bool_], same: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A number for each side of each pair, equal where labelled matches join the two texts.
+
+    `left` and `right` are rows of the collections, of one collection where they are the `same`.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    far = right if same else right + (int(left.max()) + 1 if len(left) else 0)
+    count = int(max(left.max(initial=-1), far.max(initial=-1))) + 1
+    links = coo_array((np.ones(int(labels.sum())), (left[labels], far[labels])), shape=(count, count))
+    group = connected_components(links, directed=False)[1].astype(np.int64)
+    return group[left], group[far]
+
+
+def _cosines(
+    networks: list[Any],
+    one: Tokens,
+    other: Tokens,
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    pad: int,
+    device: str,
+) -> NDArray[np.float32]:
+    """Cosines of pairs of rows; only texts that stand in a pair are embedded."""
+    sides = []
+    for network, tokens, rows in ((networks[0], one, left), (networks[-1], other, right)):
+        used, at = np.unique(rows, return_inverse=True)
+        sides.append(embed_tokens(network.eval(), tokens.take(used), pad, device)[at])
+    cosines: NDArray[np.float32] = np.einsum("nd,nd->n", *sides)
+    return cosines
+
+
 class _PairJob:
-    """Cross-entropy of σ(w·z + b), where z is the cosine normalised over the batch."""
+    """Cross-entropy of σ(w·z + b), z the normalised cosine, and what else the loss settings ask for."""
 
     def __init__(
         self,
@@ -103,47 +191,87 @@ class _PairJob:
         left: NDArray[np.int64],
         right: NDArray[np.int64],
         labels: NDArray[np.bool_],
+        groups: tuple[NDArray[np.int64], NDArray[np.int64]],
         device: str,
     ) -> None:
         import torch
 
         self.longest = learner.encoder.max_length
         self.widths = np.maximum(left_tokens.lengths[left], right_tokens.lengths[right])
-        both = _joined(left_tokens, right_tokens)
-        self._tokens = DeviceTokens(both, learner.encoder.pad, device, self.longest)
-        self._left = torch.from_numpy(left.astype(np.int64)).to(device)
-        self._right = torch.from_numpy(right.astype(np.int64) + len(left_tokens.lengths)).to(device)
+        self._both = _joined(left_tokens, right_tokens)
+        self._pad, self._device = learner.encoder.pad, device
+        self._tokens = DeviceTokens(self._both, self._pad, device, self.longest)
+        self._texts = np.stack([left, right + len(left_tokens.lengths)], axis=1).astype(np.int64)
+        self._sides = torch.from_numpy(self._texts).to(device)
         self._labels = torch.from_numpy(labels.astype(np.float32)).to(device)
+        self._groups = [torch.from_numpy(group).to(device) for group in groups]
         self.networks = networks
-        self._head_rate = learner.training.head_rate_factor
-        self._weight = torch.tensor(learner.head_weight, device=device, requires_grad=True)
-        self._bias = torch.tensor(learner.head_bias, device=device, requires_grad=True)
+        self._loss, self._head_rate = learner.loss, learner.training.head_rate_factor
+        weight, bias = float(learner.loss.head_weight), float(learner.loss.head_bias)
+        self._centre, self._spread = 0.0, 1.0
+        if learner.loss.normalised == "frozen":
+            cosines = _cosines(networks, left_tokens, right_tokens, left, right, self._pad, device)
+            self._centre, self._spread = float(cosines.mean()), float(cosines.std()) + 1e-5
+        self._weight = torch.tensor(weight, device=device, requires_grad=True)
+        self._bias = torch.tensor(bias, device=device, requires_grad=True)
 
     def groups(self) -> list[tuple[list[Any], float]]:
         body = [parameter for network in self.networks for parameter in network.parameters()]
         return [(body, 1.0), ([self._weight, self._bias], self._head_rate)]
 
-    def scores(self, rows: Any, width: int, prepared: bool) -> Any:
-        """The cosines of the pairs."""
+    def packed(self) -> tuple[PackedNetwork, Tokens, NDArray[np.int64], int] | None:
+        if len(self.networks) > 1:
+            return None
+        from pairsieve.models.packed import packed_network
+
+        network = packed_network(self.networks[0], self._device, self._both, self._pad)
+        return None if network is None else (network, self._both, self._texts, self._pad)
+
+    def outputs(self, rows: Any, width: int, prepared: bool) -> Any:
+        """Unit rows (2b, d): those of all left texts, then those of all right texts."""
         import torch
 
-        sides = (self._left[rows], self._right[rows])
+        sides = self._sides[rows].T
         if len(self.networks) == 1:  # both sides in one pass: half the launches
-            one, other = self._embed(self.networks[0], torch.cat(sides), width, prepared).chunk(2)
-        else:
-            one, other = (
+            return self._embed(self.networks[0], sides.flatten(), width, prepared)
+        return torch.cat(
+            [
                 self._embed(network, side, width, prepared)
                 for network, side in zip(self.networks, sides, strict=True)
-            )
-        return (one * other).sum(1)
+            ]
+        )
 
-    def loss(self, scores: Any, rows: Any) -> Any:
+    def loss(self, outputs: Any, rows: Any) -> Any:
         import torch
 
-        centred = scores - scores.mean()
-        normalised = centred / (centred.square().mean() + 1e-5).sqrt()
-        logits = self._weight * normalised + self._bias
-        return torch.nn.functional.binary_cross_entropy_with_logits(logits, self._labels[rows])
+        cross_entropy = torch.nn.functional.binary_cross_entropy_with_logits
+        told, labels = self._loss, self._labels[rows]
+        one, other = outputs.chunk(2)
+        cosines = (one * other).sum(1)
+        if told.normalised == "batch":
+            centre = cosines.mean()
+            spread = ((cosines - centre).square().mean() + 1e-5).sqrt()
+        else:
+            centre, spread = self._centre, self._spread
+        total = cross_entropy(self._weight * ((cosines - centre) / spread) + self._bias, labels)
+        if not told.strangers and not told.contrast:
+            return total
+        table = one @ other.T  # (b, b): every left text of the batch with every right one
+        strange = self._groups[0][rows][:, None] != self._groups[1][rows][None, :]
+        strange.fill_diagonal_(False)
+        apart = strange.to(table.dtype)
+        if told.strangers:
+            logits = self._weight * ((table - centre) / spread) + self._bias
+            each = torch.nn.functional.softplus(logits) * apart
+            total = total + told.strangers * each.sum() / apart.sum().clamp(min=1.0)
+        if told.contrast:
+            hot = (table / told.temperature).masked_fill(~strange, -1e4)
+            own = cosines / told.temperature
+            ways = [torch.logsumexp(torch.cat([own[:, None], h], 1), 1) - own for h in (hot, hot.T)]
+            total = total + told.contrast * ((ways[0] + ways[1]) / 2 * labels).sum() / labels.sum().clamp(
+                min=1.0
+            )
+        return total
 
     def settle(self) -> None:
         import torch

@@ -9,16 +9,16 @@ matcher.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsieve.models.cpu import threads_each
 from pairsieve.models.encoder import Embeddings, Encoder
 from pairsieve.models.head import fit_head
 from pairsieve.models.matchers import ProjectionMatcher
@@ -119,7 +119,7 @@ def fit_maps(
     if labels.all() or not labels.any():
         identity = np.eye(dimension, dtype=np.float32)
         return identity, identity if settings.shared else identity.copy()
-    with _one_thread():
+    with threads_each(1):  # small matrices: more gain little alone, and wait for each other where it is busy
         u, v = torch.from_numpy(np.ascontiguousarray(left)), torch.from_numpy(np.ascontiguousarray(right))
         y = torch.from_numpy(labels.astype(np.float32))
         eye = torch.eye(dimension)
@@ -163,16 +163,3 @@ def _cut(left: Embeddings, right: Embeddings, labels: NDArray[np.bool_]) -> floa
     """The cosine above which as many labelled pairs lie as match: where the bias starts the boundary."""
     cosines = np.einsum("nd,nd->n", left, right)
     return float(np.quantile(cosines, 1.0 - float(labels.mean())))
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread for small matrices: more gain little alone, and wait for each other on a busy machine."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

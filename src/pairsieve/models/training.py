@@ -3,10 +3,11 @@
 AdamW without weight decay, the rate warmed up over the first tenth of the steps and then brought down to zero
 in a straight line, shuffled batches, the last partial batch of an epoch dropped where there is a full one.
 
-Small batches leave a GPU waiting for launches, not for arithmetic. So on CUDA the whole step (gathering the
-batch, forward, backward, optimiser) is captured once per padded width as a CUDA graph and replayed; tokens,
-labels, order and rates lie on the device, and nothing waits for the host inside an epoch. `graph=False` runs
-the same step eagerly: it is the reference, and what a CPU does.
+Small batches leave a GPU waiting for launches, not for arithmetic. So on CUDA the whole step (forward,
+backward, optimiser) is captured once per shape as a CUDA graph and replayed; tokens, labels, order and rates
+lie on the device, and nothing waits for the host inside an epoch. Networks that `packed.py` knows run there,
+without padding; others run as they are, padded. `graph=False` runs the plain step: it is the reference, and
+what a CPU does.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,12 @@ from pairsieve.errors import SettingsError
 from pairsieve.models.encoder import Tokens
 from pairsieve.progress import bar
 
+if TYPE_CHECKING:
+    from pairsieve.models.packed import PackedNetwork
+
+Losses = NDArray[np.float32]
+
+BETAS = (0.9, 0.999)  # AdamW's
 WIDTH_STEP = 16  # captured widths are multiples of this: at most 8 graphs for 128 tokens
 
 
@@ -51,18 +58,23 @@ class Job(Protocol):
     def groups(self) -> list[tuple[list[Any], float]]:
         """Parameters, with the factor on the learning rate for each group."""
 
-    def scores(self, rows: Any, width: int, prepared: bool) -> Any:
-        """The network's float32 scores (b,) of examples `rows` (b,), padded to `width` tokens.
+    def outputs(self, rows: Any, width: int, prepared: bool) -> Any:
+        """What the network makes of examples `rows` (b,), padded to `width` tokens, in float32.
 
         `prepared` asks for an additive 4-D attention mask, which transformers takes as it is; of a 2-D mask
         it would first ask the host whether anything is masked at all, and a captured step cannot.
         """
 
-    def loss(self, scores: Any, rows: Any) -> Any:
-        """Mean loss of the scores against the labels of `rows`."""
+    def loss(self, outputs: Any, rows: Any) -> Any:
+        """Mean loss of the outputs against the labels of `rows`."""
 
     def settle(self) -> None:
         """Put constraints back in force after a step."""
+
+    def packed(self) -> tuple[PackedNetwork, Tokens, NDArray[np.int64], int] | None:
+        """For a job whose outputs are one network's unit rows: that network packed, all tokens, the texts
+        (n, k) of every example, and the padding token; the outputs of a batch are then those of
+        texts[rows].T, flattened. The first of `groups` must be that network's parameters. None otherwise."""
 
 
 class DeviceTokens:
@@ -112,8 +124,8 @@ def batches(count: int, settings: TrainingSettings, rng: np.random.Generator) ->
     return [order[at : at + size] for order in orders for at in range(0, full, size)]
 
 
-def train(job: Job, settings: TrainingSettings, rng: np.random.Generator, device: str) -> float:
-    """Run the job's training in place; returns the mean loss over the last epoch."""
+def train(job: Job, settings: TrainingSettings, rng: np.random.Generator, device: str) -> Losses:
+    """Run the job's training in place; returns the loss of every step."""
     import torch
 
     steps = batches(len(job.widths), settings, rng)
@@ -121,23 +133,30 @@ def train(job: Job, settings: TrainingSettings, rng: np.random.Generator, device
     on_cuda = device.startswith("cuda")
     with torch.random.fork_rng(devices=[torch.device(device)] if on_cuda else []):
         torch.manual_seed(int(rng.integers(2**62)))  # dropout's random numbers, where there is dropout
-        if on_cuda and settings.graph and takes_prepared_mask(job, steps[0], settings, device):
+        packed = job.packed() if on_cuda and settings.graph and settings.bf16 else None
+        if packed is not None:
             with torch.cuda.device(device):
-                mean = _train_captured(job, settings, steps, needed, device)
+                losses = _train_packed(job, settings, steps, packed, device)
+        elif on_cuda and settings.graph and takes_prepared_mask(job, steps[0], settings, device):
+            with torch.cuda.device(device):
+                losses = _train_captured(job, settings, steps, needed, device)
         else:
-            mean = _train_eagerly(job, settings, steps, needed, device)
+            losses = _train_eagerly(job, settings, steps, needed, device)
+    mean = float(losses[len(losses) - len(losses) // settings.epochs :].mean())
     if not math.isfinite(mean):
         raise SettingsError(
             f"training diverged: the mean loss of the last epoch is {mean}. "
             f"Lower the learning rate (now {settings.learning_rate:g})."
         )
-    return mean
+    return losses
 
 
 def takes_prepared_mask(job: Job, rows: NDArray[np.int64], settings: TrainingSettings, device: str) -> bool:
     """Whether the network gives the same scores with the additive 4-D mask as with the plain one."""
     import torch
 
+    if any(getattr(network.config, "model_type", "") == "mpnet" for network in job.networks):
+        return False  # it makes its relative positions on the host, which a captured step cannot
     at = torch.from_numpy(rows).to(device)
     width = min(int(job.widths[rows].max()) + WIDTH_STEP, job.longest)  # so that something is masked
     modes = [network.training for network in job.networks]
@@ -145,10 +164,10 @@ def takes_prepared_mask(job: Job, rows: NDArray[np.int64], settings: TrainingSet
         with torch.no_grad():
             for network in job.networks:
                 network.eval()
-            plain = job.scores(at, width, prepared=False)
-            prepared = job.scores(at, width, prepared=True)
+            plain = job.outputs(at, width, prepared=False)
+            prepared = job.outputs(at, width, prepared=True)
             with _autocast(settings, device):
-                job.scores(at, width, prepared=True)
+                job.outputs(at, width, prepared=True)
     except (RuntimeError, ValueError, TypeError, IndexError):
         return False  # XLNet, for one, wants two dimensions: such a network trains without capture
     finally:
@@ -159,13 +178,12 @@ def takes_prepared_mask(job: Job, rows: NDArray[np.int64], settings: TrainingSet
 
 def _train_eagerly(
     job: Job, settings: TrainingSettings, steps: list[NDArray[np.int64]], needed: list[int], device: str
-) -> float:
+) -> Losses:
     import torch
 
     factors = schedule(len(steps), settings.warmup)
     groups = job.groups()
     optimiser = _adamw(groups, settings, [settings.learning_rate * factor for _, factor in groups])
-    last_epoch = len(steps) - len(steps) // settings.epochs
     losses: list[Any] = []
     shown = bar(len(steps), "training", "step")
     for at, (rows, width) in enumerate(zip(steps, needed, strict=True)):
@@ -174,21 +192,20 @@ def _train_eagerly(
         optimiser.zero_grad(set_to_none=True)
         at_device = torch.from_numpy(rows).to(device)
         with _autocast(settings, device):
-            scores = job.scores(at_device, width, prepared=False)
-        loss = job.loss(scores, at_device)
+            outputs = job.outputs(at_device, width, prepared=False)
+        loss = job.loss(outputs, at_device)
         loss.backward()
         optimiser.step()
         job.settle()
-        if at >= last_epoch:
-            losses.append(loss.detach())
+        losses.append(loss.detach())
         shown.update()
     shown.close()
-    return float(torch.stack(losses).mean())
+    return _on_host(torch.stack(losses))
 
 
 def _train_captured(
     job: Job, settings: TrainingSettings, steps: list[NDArray[np.int64]], needed: list[int], device: str
-) -> float:
+) -> Losses:
     """The same steps, each a replay of the graph captured for its width."""
     import torch
 
@@ -200,19 +217,20 @@ def _train_captured(
     rows = order[0].clone()  # the one place every graph reads its batch from
     rates = [torch.zeros((), device=device) for _ in groups]
     tops = [settings.learning_rate * factor for _, factor in groups]
-    total = torch.zeros((), device=device)
+    losses = torch.zeros(len(steps), device=device)
+    cursor = torch.zeros(1, dtype=torch.int64, device=device)
     optimiser = _adamw(groups, settings, rates, capturable=True)
 
     def step(width: int) -> None:
         optimiser.zero_grad(set_to_none=True)
         # Weights are cast afresh inside every step: a cast kept from one capture would be stale in the next.
         with _autocast(settings, device, cached=False):
-            scores = job.scores(rows, width, prepared=True)
-        loss = job.loss(scores, rows)
+            outputs = job.outputs(rows, width, prepared=True)
+        loss = job.loss(outputs, rows)
         loss.backward()
         optimiser.step()
         job.settle()
-        total.add_(loss.detach())
+        losses.index_copy_(0, cursor, loss.detach()[None])
 
     parameters = [parameter for group, _ in groups for parameter in group]
     before = [parameter.detach().clone() for parameter in parameters]
@@ -239,13 +257,11 @@ def _train_captured(
         for state in optimiser.state.values():
             for value in state.values():
                 value.zero_()
-        total.zero_()
 
-    last_epoch = len(steps) - len(steps) // settings.epochs
+    places = torch.arange(len(steps), device=device)
     shown = bar(len(steps), "training", "step")
     for at, width in enumerate(widths):
-        if at == last_epoch:
-            total.zero_()
+        cursor.copy_(places[at : at + 1])
         rows.copy_(order[at])
         for rate, top in zip(rates, tops, strict=True):
             torch.mul(factors[at], top, out=rate)
@@ -253,9 +269,106 @@ def _train_captured(
         shown.update()
     shown.close()
     torch.cuda.synchronize()
-    mean = float(total) / (len(steps) - last_epoch)
     optimiser.zero_grad(set_to_none=True)
-    return mean
+    return _on_host(losses)
+
+
+def _train_packed(
+    job: Job,
+    settings: TrainingSettings,
+    steps: list[NDArray[np.int64]],
+    packed: tuple[PackedNetwork, Tokens, NDArray[np.int64], int],
+    device: str,
+) -> Losses:
+    """The same steps over packed tokens, each a replay of the graph captured for its shape."""
+    import torch
+
+    from pairsieve.models.packed import PackedSteps, Room, pooled_rows
+
+    network, tokens, texts, pad = packed
+    all_rows = np.stack(steps)
+    laid = PackedSteps(
+        tokens, texts[all_rows].transpose(0, 2, 1).reshape(len(steps), -1), pad, network.offset, device
+    )
+    order = torch.from_numpy(all_rows).to(device)
+    hypers = torch.from_numpy(_hypers(settings, len(steps))).to(device, torch.float32)
+    room, rows, hyper = Room(laid), order[0].clone(), hypers[0].clone()
+    heads = job.groups()[1:]
+    rates = [torch.zeros((), device=device) for _ in heads]
+    optimiser = _adamw(heads, settings, rates, capturable=True) if heads else None
+    losses = torch.zeros(len(steps), device=device)
+    cursor = torch.zeros(1, dtype=torch.int64, device=device)
+
+    def step(shape: tuple[int, int]) -> None:
+        batch = room.batch(shape)
+        with torch.no_grad():
+            hidden = network.forward(batch)
+        hidden.requires_grad_()
+        if optimiser is not None:
+            optimiser.zero_grad(set_to_none=True)
+            for rate, (_, factor) in zip(rates, heads, strict=True):
+                torch.mul(hyper[0], factor, out=rate)
+        loss = job.loss(pooled_rows(hidden, batch), rows)
+        loss.backward()
+        with torch.no_grad():
+            network.backward(batch, hidden.grad)
+            network.step(hyper, *BETAS, settings.epsilon, settings.weight_decay)
+            if optimiser is not None:
+                optimiser.step()
+            job.settle()
+            losses.index_copy_(0, cursor, loss.detach()[None])
+
+    shapes = laid.shapes()
+    first_of = {shape: at for at, shape in reversed(list(enumerate(shapes)))}
+    own = [parameter for group, _ in heads for parameter in group]
+    before = [parameter.detach().clone() for parameter in own]
+    graphs: dict[tuple[int, int], Any] = {}
+    pool = torch.cuda.graph_pool_handle()
+    side: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    for shape in sorted(first_of, reverse=True):  # the largest first, so that the others fit its memory
+        room.fill(laid.batch(first_of[shape]))
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*capturable=True.*")
+            step(shape)  # compiles kernels, and libraries set themselves up outside the capture
+        torch.cuda.current_stream().wait_stream(side)
+        graphs[shape] = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graphs[shape], pool=pool):
+            step(shape)
+
+    network.load()  # the steps above have moved the weights
+    with torch.no_grad():
+        for parameter, value in zip(own, before, strict=True):
+            parameter.copy_(value)
+        for state in optimiser.state.values() if optimiser is not None else ():
+            for value in state.values():
+                value.zero_()
+
+    places = torch.arange(len(steps), device=device)
+    shown = bar(len(steps), "training", "step")
+    for at, shape in enumerate(shapes):
+        cursor.copy_(places[at : at + 1])
+        room.fill(laid.batch(at))
+        rows.copy_(order[at])
+        hyper.copy_(hypers[at])
+        graphs[shape].replay()
+        shown.update()
+    shown.close()
+    network.store()
+    torch.cuda.synchronize()
+    return _on_host(losses)
+
+
+def _on_host(losses: Any) -> Losses:
+    array: Losses = losses.float().cpu().numpy()
+    return array
+
+
+def _hypers(settings: TrainingSettings, steps: int) -> NDArray[np.float64]:
+    """(steps, 3): the rate, and AdamW's two corrections for moments that began at zero."""
+    at = np.arange(1, steps + 1)
+    rate = settings.learning_rate * schedule(steps, settings.warmup)
+    return np.stack([rate, *(1 / (1 - beta**at) for beta in BETAS)], axis=1)
 
 
 def _adamw(
@@ -268,6 +381,7 @@ def _adamw(
 
     return torch.optim.AdamW(
         [{"params": group, "lr": rate} for (group, _), rate in zip(groups, rates, strict=True)],
+        betas=BETAS,
         eps=settings.epsilon,
         weight_decay=settings.weight_decay,
         fused=True,

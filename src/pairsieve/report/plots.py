@@ -34,10 +34,10 @@ def pr_curve(
     """
     figure, axes = _figure(7, 4.6)
     ap = curve.average_precision() if average_precision is None else average_precision
-    _steps(axes, curve, f"all pairs: AP {digits(ap)}", color=INK["uncertainty"], lw=2)
+    steps(axes, curve, f"all pairs: AP {digits(ap)}", color=INK["uncertainty"], lw=2)
     if balanced is not None:
         stated = f"stated pairs alone: AP {digits(balanced.average_precision())}"
-        _steps(axes, balanced, stated, color=INK["static"], lw=1.5, ls="--")
+        steps(axes, balanced, stated, color=INK["static"], lw=1.5, ls="--")
     if pairs:
         base = curve.positives / pairs
         axes.axhline(base, color=INK["random"], lw=1, ls=":", label=f"guessing: one in {1 / base:,.0f}")
@@ -45,13 +45,13 @@ def pr_curve(
     axes.set_title(title, loc="left", parse_math=False)
     axes.grid(alpha=0.25, which="both", lw=0.5)
     axes.legend(frameon=False, loc="best")
-    _save(figure, path)
+    save(figure, path)
 
 
 def learning_curves(
     runs: Mapping[str, Sequence[Mapping[str, Any]]], path: Path, title: str, start: float | None = None
 ) -> None:
-    """AP over all pairs and positives found, against labels bought. `runs`: name -> one row a round."""
+    """AP over all pairs and matches found, against labels bought. `runs`: name -> one row a round."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     figure, (left, right) = _figure(10, 4.2, columns=2)
@@ -63,14 +63,15 @@ def learning_curves(
     if start is not None and not math.isnan(start):
         left.axhline(start, color="#444444", lw=1, ls=":", label="before any label")
     left.set(xlabel="labels bought", ylabel="average precision over all pairs", ylim=(0, None))
-    right.set(xlabel="labels bought", ylabel="positives found", ylim=(0, None))
+    right.set(xlabel="labels bought", ylabel="matches found", ylim=(0, None))
     for axes in (left, right):
         axes.grid(alpha=0.25, lw=0.5)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.yaxis.set_major_locator(MaxNLocator(6))
+    right.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     left.legend(frameon=False)
     figure.suptitle(title, x=0.01, ha="left", parse_math=False)
-    _save(figure, path)
+    save(figure, path)
 
 
 def check_plot(path: Path) -> str:
@@ -91,7 +92,7 @@ def check_plot(path: Path) -> str:
     return kind
 
 
-def _steps(axes: Any, curve: Curve, label: str, **look: Any) -> None:
+def steps(axes: Any, curve: Curve, label: str, **look: Any) -> None:
     """The curve as average precision sums it: each point's precision holds from the recall before it."""
     recall = np.concatenate([[0.0], curve.recall])
     precision = np.concatenate([curve.precision[:1], curve.precision])
@@ -108,7 +109,7 @@ def _figure(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
         return figure, figure.subplots(1, columns)
 
 
-def _save(figure: Any, path: Path) -> None:
+def save(figure: Any, path: Path) -> None:
     """Write beside the target, then rename: a plot is there whole or not at all."""
     kind = check_plot(path)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")

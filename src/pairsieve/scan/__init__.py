@@ -79,6 +79,13 @@ def unit_rows(matrix: NDArray[Any], kind: Any = np.float32) -> NDArray[Any]:
     for first in range(0, len(matrix), 65536):
         part = matrix[first : first + 65536].astype(np.float64)
         length = np.sqrt(np.einsum("ij,ij->i", part, part))[:, None]
+        if not np.isfinite(length).all():
+            row = first + int(np.argmin(np.isfinite(length)))
+            raise InputError(
+                f"row {row} of the embeddings has no finite length",
+                why="a value in it is infinite or not a number, and so would be its cosines",
+                remedy="Embed that text again, or look for an overflow in the model that made it",
+            )
         out[first : first + 65536] = part / np.where(length == 0, 1.0, length)
     return out
 

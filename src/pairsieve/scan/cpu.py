@@ -3,15 +3,13 @@
 Every tile has the same shape, zero-padded at the edges, so that the product's arithmetic does not
 depend on where a pair stands: equal rows give equal scores to the bit, everywhere, and `scores` of chosen
 pairs are those a pass sees. One thread owns one tile at a time (product and kernel), which needs no
-synchronisation inside a tile.
+synchronisation inside a tile. Nearest neighbours are screened in integers first where that pays (`screen`).
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,11 +17,14 @@ from numpy.typing import NDArray
 
 from pairsieve.pairs import Ids, PairSpace, Scores, pair_rows
 from pairsieve.progress import bar
+from pairsieve.scan.threads import cores, in_threads, single_thread
 
 if TYPE_CHECKING:
     import torch
 
 TILE = 1024
+FLUSH = 1 << 31  # pairs that a thread counts in 32 bits before it adds them to the total
+SCREEN_ROWS = 4096  # rows below which neighbours are not worth preparing all texts as integers
 GRID = 2.0**30  # float64 cosines are rounded to this grid first: what is zero on paper is zero here
 Consume = Callable[["NDArray[np.float32]", int, int, int, int], None]
 
@@ -41,7 +42,7 @@ class CpuScan:
 
         kind = torch.float64 if double else torch.float32
         self.space, self.double = space, double
-        self.threads = threads or _cores()
+        self.threads = threads or cores()
         self._left = torch.as_tensor(np.ascontiguousarray(left)).to(kind)
         self._right = self._left if right is left else torch.as_tensor(np.ascontiguousarray(right)).to(kind)
         self._left_tiles = _Tiles(self._left)
@@ -52,8 +53,15 @@ class CpuScan:
         out = np.empty(len(ids), np.float32)
         order = np.argsort(ids, kind="stable")
         left, right = pair_rows(ids[order])
+        if block := self._chain_block():
+            from pairsieve.scan import kernels
+
+            found = np.empty(len(ids), np.float32)
+            kernels.chain_scores(self._left.numpy(), self._right.numpy(), left, right, block, found)
+            out[order] = found
+            return out
         product = _Product(self._left.dtype)
-        with _single_thread():
+        with single_thread():
             for first, last, rows, columns in _packs(left, right):
                 tile = product(_padded(self._left[rows]), _padded(self._right[columns]))
                 part = slice(first, last)
@@ -66,18 +74,33 @@ class CpuScan:
         from pairsieve.scan import kernels
 
         table = kernels.threshold_table(thresholds)
-        slots = [np.zeros(len(thresholds) + 1, np.int64) for _ in range(self.threads)]
+        totals = [np.zeros(len(thresholds) + 1, np.int64) for _ in range(self.threads)]
 
         def consumer(worker: int) -> Consume:
-            mine = slots[worker]
+            counts = np.zeros(len(thresholds) + 1, np.uint32)  # half of int64's share of the cache
+            seen = 0
 
             def consume(tile: NDArray[np.float32], r: int, c: int, r0: int, c0: int) -> None:
-                kernels.count_tile(tile, r, c, r0, c0, self.space.symmetric, thresholds, table, mine)
+                nonlocal seen
+                kernels.count_tile(tile, r, c, r0, c0, self.space.symmetric, table, counts)
+                seen += r * c
+                if seen >= FLUSH:
+                    settle()
 
+            def settle() -> None:
+                nonlocal seen
+                totals[worker] += counts
+                counts[:] = 0
+                seen = 0
+
+            settling.append(settle)
             return consume
 
+        settling: list[Callable[[], None]] = []
         self._visit(self._tiles(), consumer, words)
-        between = np.sum(slots, axis=0)
+        for settle in settling:
+            settle()
+        between = np.sum(totals, axis=0)
         reached: NDArray[np.int64] = np.cumsum(between[::-1])[::-1][1:]
         return reached
 
@@ -110,44 +133,89 @@ class CpuScan:
     ) -> tuple[NDArray[np.int64], Scores]:
         """The `count` best partners of each left row (all, or the chosen `rows`), best first; ties by
         smaller column; -1 where a row has fewer. A text is no neighbour of itself in a symmetric space."""
-        from pairsieve.scan import kernels
-
         picked = np.arange(self.space.shape[0]) if rows is None else np.asarray(rows, np.int64)
         columns = np.empty((len(picked), count), np.int64)
-        bits = np.empty((len(picked), count), np.int32)
+        scores = np.empty((len(picked), count), np.float32)
+        left_over = np.arange(len(picked))
+        if self._screening_pays(len(picked), count):
+            from pairsieve.scan import screen
+
+            left_over = screen.nearest(
+                self._left,
+                self._right,
+                rows if rows is None else picked,
+                count,
+                columns,
+                scores,
+                symmetric=self.space.symmetric,
+                block=self._chain_block(),
+                threads=self.threads,
+                words=words,
+            )
+        if len(left_over):
+            self._plain(picked, left_over, count, columns, scores, words)
+        return columns, scores
+
+    def _plain(
+        self,
+        picked: NDArray[np.int64],
+        places: NDArray[np.int64],
+        count: int,
+        columns: NDArray[np.int64],
+        scores: Scores,
+        words: str,
+    ) -> None:
+        """Nearest of the rows at `places` of `picked`, by products of all pairs in the scan's precision."""
+        from pairsieve.scan import kernels
+
         wide = self.space.shape[1]
         capacity = count + max(count, 256)
-        starts = list(range(0, len(picked), TILE))
+        starts = list(range(0, len(places), TILE))
         progress = bar(len(starts), words, "tile")
         local = threading.local()
 
         def band(first: int) -> None:
             if not hasattr(local, "product"):
                 local.product = _Product(self._left.dtype)
-            mine = picked[first : first + TILE]
+            part = places[first : first + TILE]
+            mine = picked[part]
             operand = _padded(self._left[mine])
+            own = mine if self.space.symmetric else np.full(len(mine), -1)
             keys = np.empty((len(mine), capacity), np.int64)
             held = np.zeros(len(mine), np.int64)
-            limit = np.full(len(mine), np.iinfo(np.int64).max)
-            with _single_thread():
+            limit = np.full(len(mine), -np.inf, np.float32)
+            with single_thread():
                 for c0 in range(0, wide, TILE):
                     tile = local.product(operand, self._right_tiles[c0 // TILE])
-                    if self.space.symmetric:  # a text beside itself: never its own neighbour
-                        own = np.flatnonzero((mine >= c0) & (mine < c0 + TILE))
-                        tile[own, mine[own] - c0] = -np.inf
                     real = min(TILE, wide - c0)
-                    kernels.nearest_tile(tile.view(np.int32), len(mine), real, c0, count, keys, held, limit)
-            part = slice(first, first + len(mine))
-            kernels.finish_nearest(keys, held, count, columns[part], bits[part])
+                    kernels.nearest_tile(tile, len(mine), real, c0, own, count, keys, held, limit)
+            found, theirs = np.empty((len(mine), count), np.int64), np.empty((len(mine), count), np.float32)
+            kernels.finish_nearest(keys, held, count, found, theirs)
+            columns[part], scores[part] = found, theirs
             progress.update(1)
 
         try:
-            _in_threads(self.threads, starts, band)
+            in_threads(self.threads, starts, band)
         finally:
             progress.close()
-        scores = bits.view(np.float32)
-        columns[np.isneginf(scores)] = -1
-        return columns, scores
+
+    def _chain_block(self) -> int:
+        """How the tile products add up, where single pairs can be summed to the same bits; 0 where not."""
+        if self.double:
+            return 0
+        from pairsieve.scan import screen
+
+        with single_thread():
+            return screen.chain_block(self._left.shape[1])
+
+    def _screening_pays(self, rows: int, count: int) -> bool:
+        """Whether integers are fast here, spare most pairs, and float32 can judge what they leave."""
+        if self.double or rows < SCREEN_ROWS or 8 * count > self.space.shape[1] or not self._chain_block():
+            return False
+        from pairsieve.scan import screen
+
+        with single_thread():
+            return screen.integers_pay(self._left.shape[1])
 
     def _tiles(self) -> list[tuple[int, int]]:
         """Corners of the tiles that hold pairs of the space."""
@@ -171,13 +239,13 @@ class CpuScan:
                     local.consume = consumer(next(workers))
                 local.product = _Product(self._left.dtype)
             r0, c0 = corner
-            with _single_thread():
+            with single_thread():
                 tile = local.product(self._left_tiles[r0 // TILE], self._right_tiles[c0 // TILE])
             local.consume(tile, min(TILE, rows - r0), min(TILE, columns - c0), r0, c0)
             progress.update(1)
 
         try:
-            _in_threads(self.threads, tiles, one)
+            in_threads(self.threads, tiles, one)
         finally:
             progress.close()
 
@@ -240,39 +308,3 @@ def _packs(left: Ids, right: Ids) -> Iterator[tuple[int, int, Ids, Ids]]:
                 break
         yield first, last, rows, columns
         first = last
-
-
-class _single_thread:
-    """Products inside run on the calling thread alone: the pool already fills the cores."""
-
-    def __enter__(self) -> None:
-        import torch
-
-        self._before = torch.get_num_threads()
-        torch.set_num_threads(1)
-
-    def __exit__(self, *_: object) -> None:
-        import torch
-
-        torch.set_num_threads(self._before)
-
-
-def _in_threads(threads: int, items: list[Any], work: Callable[[Any], None]) -> None:
-    """`work` on every item; the first failure (or Ctrl-C) stops the rest."""
-    stop = threading.Event()
-
-    def guarded(item: Any) -> None:
-        if not stop.is_set():
-            work(item)
-
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            for _ in pool.map(guarded, items):
-                pass
-        except BaseException:
-            stop.set()
-            raise
-
-
-def _cores() -> int:
-    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

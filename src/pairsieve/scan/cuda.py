@@ -9,8 +9,10 @@ score does not depend on where it stands.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,7 @@ NEAR_ONE = (
     1.0 - 1e-5
 )  # cosines within rounding of one are one: copies score down to 1 - 4e-6 at 768 dimensions
 BINS = 1 << 16
+CROWD = 2e8  # pairs that `select` gives exact scores at most, before two passes are the better way
 COPIES = 256  # count arrays; atomic additions to one address would queue
 FLUSH = 1_500_000_000  # scores counted in int32 before the sums move to int64
 
@@ -91,6 +94,109 @@ class CudaScan:
                 ids = ((rows + r0) << 32) | (columns + c0)
                 take(ids.cpu().numpy(), tile[rows, columns].cpu().numpy())
 
+    def select(
+        self, centre: float | None, count: int, beside: int, take: Callable[[Ids, Scores], None]
+    ) -> bool:
+        """Hand over pairs that surely include the `count` nearest to `centre` (None: the highest scores).
+
+        One rough pass (a single bfloat16 product, its error bounded by `_slack`) finds every pair that can
+        be among them; those get exact scores, summed in float64. `beside` pairs more are included, so that
+        as many can be struck out afterwards. Some rows tell how far to reach; where they told too little,
+        the pass is made again, further out. False, and nothing handed over, where scores crowd around the
+        centre so that most pairs would need exact scores, or where a pass is made in float64 anyway.
+        """
+        import torch
+
+        if self.double:
+            return False
+        left = _halved(self._left)
+        right = left if self._right is self._left else _halved(self._right)
+        slack = self._slack(left, right)
+        wanted = min(count + beside, self.space.size)
+        sample = self._sampled(left, right, centre)
+        reach = sample.reach(1.5 * wanted / self.space.size)
+        while True:
+            if sample.share(reach + slack) * self.space.size > CROWD:
+                return False
+            low, high = (1.0 - reach, 4.0) if centre is None else (centre - reach, centre + reach)
+            pieces: list[tuple[Ids, Scores]] = []
+            sure = 0
+            corners = self._corners()
+            progress = bar(len(corners), "searching all pairs", "tile")
+            for r0, c0 in corners:
+                tile = torch.mm(
+                    left[r0 : r0 + self.tile], right[c0 : c0 + self.tile].T, out_dtype=torch.float32
+                )
+                at = ((tile >= low - slack) & (tile <= high + slack)).nonzero()
+                mine, yours = at[:, 0] + r0, at[:, 1] + c0
+                if self.space.symmetric and r0 == c0:
+                    upper = mine < yours
+                    mine, yours = mine[upper], yours[upper]
+                exact = self._exact(mine, yours)
+                away = (1.0 - exact if centre is None else exact - centre).abs()
+                sure += int((away < reach - 1e-6).sum())
+                near = away <= reach
+                pieces.append((((mine[near] << 32) | yours[near]).cpu().numpy(), exact[near].cpu().numpy()))
+                progress.update(1)
+            progress.close()
+            if sure >= wanted or reach >= 4.0:
+                for ids, scores in pieces:
+                    if len(ids):
+                        take(ids, scores)
+                return True
+            reach *= 2.0
+
+    def pair_scores(self, ids: Ids) -> Scores:
+        """Exact scores of chosen pairs, as `select` gives them: within 1e-7 of float64."""
+        left, right = pair_rows(ids)
+        pieces = [
+            self._exact(self._to(left[at : at + (1 << 22)]), self._to(right[at : at + (1 << 22)]))
+            .cpu()
+            .numpy()
+            for at in range(0, len(ids), 1 << 22)
+        ]
+        return np.concatenate([np.empty(0, np.float32), *pieces])
+
+    def _exact(self, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+        from pairsieve.scan.triton_count import pair_cosines
+
+        return pair_cosines(self._left, self._right, rows, columns, GRID, NEAR_ONE)
+
+    def _slack(self, left: torch.Tensor, right: torch.Tensor) -> float:
+        """A bound on the error of the bfloat16 product: |ab - a'b'| <= |a - a'| |b| + |a'| |b - b'|; float32
+        sums of products that together stay below one err by less than 2e-5."""
+        width = self._left.shape[1]
+        off = [
+            float((half[:, :width].float() - whole).norm(dim=1).max())
+            for half, whole in ((left, self._left), (right, self._right))
+        ]
+        return off[0] + off[1] * (1.0 + off[0]) + 2e-5
+
+    def _sampled(self, left: torch.Tensor, right: torch.Tensor, centre: float | None) -> _Sample:
+        """How far from the centre the pairs of some rows lie."""
+        import torch
+
+        rows, columns = self.space.shape
+        count = min(rows, max(64, (1 << 29) // columns))
+        picked = self._to(np.unique(np.linspace(0, rows - 1, count).astype(np.int64)))
+        counts = torch.zeros(_Sample.BINS, dtype=torch.int64, device=self.device)
+        for first in range(0, len(picked), 1024):
+            mine = picked[first : first + 1024]
+            tile = torch.mm(left[mine], right.T, out_dtype=torch.float32)
+            if self.space.symmetric:
+                tile[torch.arange(len(mine), device=self.device), mine] = NO_PAIR
+            away = (1.0 - tile if centre is None else tile - centre).abs_()
+            counts += torch.histc(away, bins=_Sample.BINS, min=0.0, max=_Sample.FAR).to(torch.int64)
+        return _Sample(counts.cumsum(0).cpu().numpy(), len(picked) * columns)
+
+    def _corners(self) -> list[tuple[int, int]]:
+        rows, columns = self.space.shape
+        return [
+            (r, c)
+            for r in range(0, rows, self.tile)
+            for c in range(r if self.space.symmetric else 0, columns, self.tile)
+        ]
+
     def neighbours(
         self, count: int, rows: NDArray[np.int64] | None = None, words: str = "neighbours"
     ) -> tuple[NDArray[np.int64], Scores]:
@@ -137,11 +243,7 @@ class CudaScan:
     def _tiles(self, words: str) -> Iterator[tuple[torch.Tensor, int, int]]:
         """Every tile that holds pairs of the space, with what is no pair set to `NO_PAIR`."""
         rows, columns = self.space.shape
-        corners = [
-            (r, c)
-            for r in range(0, rows, self.tile)
-            for c in range(r if self.space.symmetric else 0, columns, self.tile)
-        ]
+        corners = self._corners()
         progress = bar(len(corners), words, "tile")
         for r0, c0 in corners:
             tile = self._product(self._band("left", r0 // self.tile), self._band("right", c0 // self.tile))
@@ -213,6 +315,32 @@ class CudaScan:
         import torch
 
         return torch.as_tensor(rows, device=self.device)
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Distances of sampled pairs from a score: how many of `total` lie within each of equal steps."""
+
+    within: NDArray[np.int64]
+    total: int
+    BINS: ClassVar[int] = 1 << 14
+    FAR: ClassVar[float] = 4.0
+
+    def reach(self, share: float) -> float:
+        """The distance within which this share of all pairs lies, as far as the sample tells."""
+        need = max(50, math.ceil(share * self.total))
+        return min(self.FAR, (int(np.searchsorted(self.within, need)) + 1) * self.FAR / self.BINS)
+
+    def share(self, reach: float) -> float:
+        last = min(self.BINS - 1, int(reach / self.FAR * self.BINS))
+        return float(self.within[last]) / self.total
+
+
+def _halved(rows: torch.Tensor) -> torch.Tensor:
+    """Rows in bfloat16, filled up to a width that tensor cores take."""
+    import torch
+
+    return torch.nn.functional.pad(rows.bfloat16(), (0, -rows.shape[1] % 8))
 
 
 def unit_rows_on(device: str, matrix: NDArray[Any], kind: torch.dtype) -> torch.Tensor:

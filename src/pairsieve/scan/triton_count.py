@@ -1,4 +1,6 @@
-"""The counting kernel for CUDA: each score finds how many thresholds it reaches, and adds one there.
+"""The kernels of a scan on CUDA: counting all scores, and the exact scores of a few pairs.
+
+Counting: each score finds how many thresholds it reaches, and adds one there.
 
 A look-up by `(score - low) * scale` leaves the few thresholds of one bin; a short binary search settles
 the rest. Additions go to one of several copies of the counts, so that the crowded low scores do not queue.
@@ -83,3 +85,38 @@ def count(
         rounds=ROUNDS,
         num_warps=4,
     )
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def _pair_kernel(  # type: ignore[no-untyped-def]
+    left, right, rows, columns, out, width, grid, near, block: tl.constexpr
+):
+    pair = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, block)
+    inside = at < width
+    row = tl.load(rows + pair)
+    column = tl.load(columns + pair)
+    one = tl.load(left + row * width + at, mask=inside, other=0.0).to(tl.float64)
+    other = tl.load(right + column * width + at, mask=inside, other=0.0).to(tl.float64)
+    value = tl.floor(tl.sum(one * other, 0) * grid + 0.5) / grid
+    tl.store(out + pair, tl.where(value > near, 1.0, value).to(tl.float32))
+
+
+def pair_cosines(
+    left: torch.Tensor,
+    right: torch.Tensor,
+    rows: torch.Tensor,
+    columns: torch.Tensor,
+    grid: float,
+    near: float,
+) -> torch.Tensor:
+    """Products of chosen rows of `left` and `right` (unit float32), summed in float64 and put on the grid."""
+    import torch
+
+    out = torch.empty(len(rows), dtype=torch.float32, device=left.device)
+    if len(rows):
+        width = left.shape[1]
+        _pair_kernel[(len(rows),)](
+            left, right, rows, columns, out, width, grid, near, block=triton.next_power_of_2(width)
+        )
+    return out

@@ -1,7 +1,8 @@
 """Which unasked pairs, of all pairs, are the best or the most uncertain? Two passes, nothing approximate.
 
 Pass one counts all pairs by score in fine bins, less those asked, which gives a range sure to hold the
-wanted pairs and little more. Pass two collects that range; the rest is a sort of a few pairs.
+wanted pairs and little more. Pass two collects that range; the rest is a sort of a few pairs. A scan that
+can `select` (CUDA) does both in one pass, rough where that is safe and exact where it matters.
 """
 
 from __future__ import annotations
@@ -27,12 +28,18 @@ class ExactSearch:
         self._reaching: NDArray[np.int64] | None = None
 
     def best(self, count: int, asked: Ids) -> Found:
+        found = self._selected(count, asked, None)
+        if found is not None:
+            return found
         free = self._free(count, asked)
         enough = np.flatnonzero(free >= count)
         low = float(self._edges[enough[-1]]) if len(enough) else -2.0
         return self._collect(low, 2.0, Keeper(count, asked, None))
 
     def closest(self, score: float, count: int, asked: Ids) -> Found:
+        found = self._selected(count, asked, score)
+        if found is not None:
+            return found
         free = self._free(count, asked)
         reach = _radius(self._edges.astype(np.float64), free, score, count)
         # One float32 step wider: the kernel compares in float32, the radius is float64.
@@ -46,9 +53,16 @@ class ExactSearch:
             self._reaching = self.scan.count_reaching(self._edges, words="counting all pairs")
         return self._edges, self._reaching
 
+    def _selected(self, count: int, asked: Ids, centre: float | None) -> Found | None:
+        check_pool(count, self.scan.space.size - len(asked), "the space", REMEDY)
+        select = getattr(self.scan, "select", None)
+        keeper = Keeper(count, asked, centre)
+        if select is None or not select(centre, count, len(asked), keeper.take):
+            return None
+        return self._found(keeper)
+
     def _free(self, count: int, asked: Ids) -> NDArray[np.int64]:
         """Unasked pairs at or above each edge."""
-        check_pool(count, self.scan.space.size - len(asked), "the space", REMEDY)
         _, reaching = self.counts()
         taken = np.sort(self.scan.scores(asked))
         free: NDArray[np.int64] = reaching - (len(taken) - np.searchsorted(taken, self._edges, "left"))
@@ -56,6 +70,9 @@ class ExactSearch:
 
     def _collect(self, low: float, high: float, keeper: Keeper) -> Found:
         self.scan.collect(low, high, keeper.take, words="collecting pairs")
+        return self._found(keeper)
+
+    def _found(self, keeper: Keeper) -> Found:
         return Found(keeper.kept(), "exact over all pairs", Estimate.exact(1.0, self.scan.space.size))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,17 +143,29 @@ def overlap_writer(place: Path, model: str, definition: str) -> Callable[[Sequen
 
 def read_overlap(place: Path, model: str, definition: str) -> dict[int, int | None]:
     """The model's latest answer to each pair under this definition; torn lines are passed over."""
-    said: dict[int, int | None] = {}
-    lines = place.read_bytes().splitlines() if place.exists() else []
-    for line in lines:
+    wanted = model, _digest(definition)
+    return {pair: label for *under, pair, label in _overlap_rows(place) if tuple(under) == wanted}
+
+
+def latest_overlaps(place: Path) -> dict[str, dict[int, int | None]]:
+    """{model: {pair: label}} of each model under the definition it was asked with last."""
+    said: dict[str, tuple[str, dict[int, int | None]]] = {}
+    for model, definition, pair, label in _overlap_rows(place):
+        if model not in said or said[model][0] != definition:
+            said[model] = (definition, {})
+        said[model][1][pair] = label
+    return {model: answers for model, (_, answers) in said.items()}
+
+
+def _overlap_rows(place: Path) -> Iterator[tuple[str, str, int, int | None]]:
+    """(model, digest of the definition, pair, label), in the order written; torn lines are passed over."""
+    for line in place.read_bytes().splitlines() if place.exists() else []:
         try:
             row = json.loads(line)
-            mine = row["model"] == model and row["definition"] == _digest(definition)
-            if mine and row["label"] in (0, 1, None):
-                said[int(row["pair"])] = row["label"]
+            if row["label"] in (0, 1, None):
+                yield str(row["model"]), str(row["definition"]), int(row["pair"]), row["label"]
         except (ValueError, KeyError, TypeError):
             continue
-    return said
 
 
 def _digest(definition: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pairsieve.errors import InputError
+from pairsieve.places import open_place
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".tab", ".txt", ".jsonl", ".ndjson", ".parquet", ".pq")
 _SUFFIX_OF_ARCHIVE = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zip": "zip"}
@@ -67,7 +68,8 @@ def unpack(path: Path) -> Unpacked:
 
 def _read_bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        with open_place(path) as file:
+            return file.read()
     except FileNotFoundError as error:
         beside = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
         close = difflib.get_close_matches(path.name, beside, n=1)

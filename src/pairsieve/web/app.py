@@ -21,7 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pairsieve.errors import LedgerError, PairsieveError
 from pairsieve.web.dashboard import Dashboard
-from pairsieve.web.desk import LONGEST_GUIDELINE, Desk, Said
+from pairsieve.web.desk import Desk, Said
+from pairsieve.web.guideline import LONGEST_GUIDELINE
 from pairsieve.web.rounds import Rounds
 from pairsieve.web.safety import COOKIE, Failures, Gate, check_host, cookie_for, is_loopback
 
@@ -65,6 +66,11 @@ class UndoSent(Sent):
     token: Token
 
 
+class DecisionUndoSent(Sent):
+    pair: PairId
+    token: Token
+
+
 class AdjudicationSent(Sent):
     answer: OneAnswer
 
@@ -90,7 +96,10 @@ def make_app(
     """The page of a desk. `trains`: go on with the rounds in the background while the page is served."""
 
     def ready() -> bool:
-        return desk.step() in ("choose", "train")
+        if desk.step().name not in ("choose", "train"):
+            return False
+        desk.trains_now()
+        return True
 
     rounds = Rounds(desk.campaign.folder, ready, desk.look_again, trains, cache)
 
@@ -145,7 +154,8 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 
 def _add_labelling(app: FastAPI, desk: Desk, rounds: Rounds) -> None:
     def with_training(made: dict[str, Any]) -> dict[str, Any]:
-        return {**made, "training": {**rounds.report(), "step": desk.step()}}
+        step = desk.step()
+        return {**made, "training": {**rounds.report(), "step": step.name, "reason": step.reason}}
 
     @app.get("/api/next", responses=_REFUSALS)
     def next_pairs(
@@ -180,15 +190,20 @@ def _add_labelling(app: FastAPI, desk: Desk, rounds: Rounds) -> None:
 
     @app.get("/api/disputes", responses=_REFUSALS)
     def disputes() -> dict[str, Any]:
-        """Pairs about which people disagree."""
-        return {"disputes": desk.disputes()}
+        """What waits for a decision: disagreements, and answers that cannot all be right."""
+        return desk.disputes()
 
     @app.post("/api/disputes", responses=_REFUSALS)
     def settle(sent: AdjudicationSent) -> dict[str, Any]:
-        """Settle a disagreement, whatever the votes say."""
+        """Settle a pair, whatever the votes say."""
         made = desk.adjudicate(sent.who, sent.answer.said())
         rounds.poke()
         return made
+
+    @app.post("/api/disputes/undo", responses=_REFUSALS)
+    def unsettle(sent: DecisionUndoSent) -> dict[str, Any]:
+        """Take back what was settled about a pair."""
+        return desk.unsettle(sent.who, _number(sent.pair), sent.token)
 
 
 def _add_overview(app: FastAPI, desk: Desk, rounds: Rounds) -> None:
@@ -213,18 +228,19 @@ def _add_overview(app: FastAPI, desk: Desk, rounds: Rounds) -> None:
     @app.post("/api/rounds/retry", responses=_REFUSALS)
     def retry() -> dict[str, Any]:
         """Try again after an error in the background."""
+        desk.train_again()
         rounds.retry()
         return rounds.report()
 
     @app.get("/api/guideline", responses=_REFUSALS)
     def guideline() -> dict[str, str]:
         """What counts as a match here."""
-        return desk.guideline()
+        return desk.guideline.read()
 
     @app.put("/api/guideline", responses=_REFUSALS)
     def write_guideline(sent: GuidelineSent) -> dict[str, str]:
         """Replace the guideline, unless it changed since it was read."""
-        return desk.write_guideline(sent.text, sent.version)
+        return desk.guideline.write(sent.text, sent.version)
 
 
 def _add_pages(app: FastAPI) -> None:
@@ -283,7 +299,7 @@ def serve(
     with socket.socket(family, socket.SOCK_STREAM) as door:
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         door.bind((host, port))
-        shown = f"[{host}]" if ":" in host else host
+        shown = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         config = uvicorn.Config(
             make_app(desk, token, trains, cache),
             log_level="warning",

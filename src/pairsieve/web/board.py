@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from pairsieve.ledger import Answers, Ledger, Questions
+from pairsieve.sources.overlap import SOURCE as LANGUAGE_MODEL
 
 READ_AGAIN_SECONDS = 2.0  # how old the board may be; longer where reading itself takes long
 Part = tuple[str, int]  # (purpose, round)
@@ -64,7 +66,10 @@ class Board:
         self.questions: dict[int, Asked] = {}  # in the order of asking
         self.votes: dict[int, dict[str, int | None]] = {}  # what each person says now
         self.settled: dict[int, int | None] = {}  # adjudicated: counts before the votes
+        self.judges: dict[int, str] = {}  # who settled it
         self.inferred: dict[int, int | None] = {}  # counts where nobody said match or no match
+        self.fallen: set[int] = set()  # inferred once, taken back since
+        self.models: set[str] = set()  # names under which language models answer
         self.history: dict[str, dict[int, int | None]] = {}  # standing answers, the latest last
         self.events: list[Event] = []
         self.wanting: dict[int, None] = {}  # pairs that have fewer opinions than they should
@@ -72,6 +77,7 @@ class Board:
         self.asked: Counter[Part] = Counter()
         self.open: Counter[Part] = Counter()
         self.positives: Counter[Part] = Counter()
+        self.follows = 0  # pairs whose label is inferred, as nobody said match or no match
 
     def is_old(self) -> bool:
         """Whether it is time to read the ledger again."""
@@ -95,6 +101,7 @@ class Board:
             question = Asked(len(self.questions), pair, left, right, number, purpose, why)
             self.questions[pair] = question
             self.asked[question.part] += 1
+        self.models = {who for who, source in zip(said.who, said.source) if source == LANGUAGE_MODEL}
         for at, pair, who, label, kind, about in zip(
             said.answered_at, said.ids.tolist(), said.who, said.labels, said.kind, said.about
         ):
@@ -115,11 +122,13 @@ class Board:
 
     def _apply(self, event: Event) -> None:
         self.events.append(event)
-        if event.about != "answer":
-            held = self.settled if event.about == "adjudication" else self.inferred
-            held.pop(event.pair, None)
-            if not event.taken_back:
-                held[event.pair] = event.label
+        if event.about == "adjudication":
+            _keep(self.settled, event.pair, event.label, event.taken_back)
+            _keep(self.judges, event.pair, event.who, event.taken_back)
+            return
+        if event.about == "inferred":
+            _keep(self.inferred, event.pair, event.label, event.taken_back)
+            (self.fallen.add if event.taken_back else self.fallen.discard)(event.pair)
             return
         mine = self.history.setdefault(event.who, {})
         votes = self.votes.setdefault(event.pair, {})
@@ -165,12 +174,30 @@ class Board:
         part, state = self.questions[pair].part, self.state(pair)
         self.open[part] += step * (state == "open")
         self.positives[part] += step * (state == "match")
+        nobody = pair not in self.settled and not any(_for_and_against(self.votes.get(pair, {})))
+        self.follows += step * (nobody and pair in self.inferred)
+
+    def by_people(self) -> dict[int, dict[str, int | None]]:
+        """What each person says now, by pair; language models left out."""
+        if not self.models:
+            return self.votes
+        return {
+            pair: {who: label for who, label in votes.items() if who not in self.models}
+            for pair, votes in self.votes.items()
+        }
 
     def current_part(self) -> Part | None:
         """The first round with open questions, the oldest first; else the last one asked."""
         parts = sorted(self.asked, key=lambda part: (part[1], part[0]))
         waiting = [part for part in parts if self.open[part] > 0]
         return waiting[0] if waiting else (parts[-1] if parts else None)
+
+
+def _keep(held: dict[int, Any], pair: int, value: Any, taken_back: bool) -> None:
+    if taken_back:
+        held.pop(pair, None)
+    else:
+        held[pair] = value
 
 
 def _for_and_against(votes: dict[str, int | None]) -> tuple[int, int]:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pairsieve.campaign import Campaign
+from pairsieve.contracts import generator_for
+from pairsieve.measure.agreement import MISSING, alpha_estimate, overlap_agreement
+from pairsieve.sources.overlap import FOLDER, OVERLAP_FILE, latest_overlaps, majority
 from pairsieve.web.board import Board
 from pairsieve.web.desk import Desk
 
 MOST_POINTS = 300  # of a curve; more cannot be seen
+REPEATS = 400  # of the bootstrap behind an agreement's interval
 PAUSE_SECONDS = 120.0  # a longer gap between two answers is a pause, not work
 
 
@@ -26,7 +34,7 @@ class Dashboard:
 
     def figures(self, training: dict[str, Any]) -> dict[str, Any]:
         """Everything the dashboard draws. `training`: what the process that trains reports."""
-        now = (self._desk.look(lambda board: board.version), training)
+        now = (self._desk.look(lambda board: board.version), training, _files(self._desk.campaign.folder))
         if self._made is None or (self._made[0] != now and time.monotonic() > self._not_before):
             began = time.monotonic()
             self._made = (now, dashboard(self._desk, training))
@@ -34,24 +42,82 @@ class Dashboard:
         return self._made[1]
 
 
+def _files(folder: Path) -> list[tuple[str, int]]:
+    """What changes when another process writes a round, an audit, a model's opinions or answers."""
+    found = [*(folder / "rounds").glob("*.json"), folder / FOLDER / OVERLAP_FILE]
+    return sorted((path.name, path.stat().st_mtime_ns) for path in found if path.exists())
+
+
 def dashboard(desk: Desk, training: dict[str, Any]) -> dict[str, Any]:
     """Everything the dashboard draws, made now."""
     status = desk.campaign.status()
     made: dict[str, Any] = desk.look(_from_board)
+    said: Said = made.pop("said")
+    latest = status["rounds"][-1] if status["rounds"] else {}
+    advised = [row["advice"]["sentence"] for row in status["rounds"] if row.get("advice")]
     return {
         **made,
         "campaign": desk.campaign.folder.resolve().name,
         "strategy": status["strategy"],
         "state": status["state"],
         "next": status["next"],
+        "reason": status.get("reason", ""),
         "budget": status["budget"],
         "rounds": [_round(row) for row in status["rounds"]],
         "batches": _batches(desk.campaign),
-        "agreement": desk.agreement(),
-        "disputes": desk.disputes(50),
+        "inferred": sum(row.get("inferred", 0) for row in status["rounds"]),
+        "advice": advised[-1] if advised and not latest.get("open") else "",
+        "agreement": agreement(said.people, desk.campaign.settings.seed),
+        "models": model_agreement(said, desk.campaign),
+        "decisions": desk.waiting_decisions(),
         "mistakes": desk.mistakes(),
+        "unseen": desk.unseen_matches(),
         "training": training,
     }
+
+
+@dataclass(frozen=True)
+class Said:
+    """Standing answers: of people by pair and name, of language models by name and pair."""
+
+    people: list[tuple[int, dict[str, int | None]]]
+    models: dict[str, dict[int, int | None]]
+
+
+def agreement(people: list[tuple[int, dict[str, int | None]]], seed: int) -> dict[str, Any] | None:
+    """Krippendorff's alpha among people with its interval; None while it has no meaning."""
+    twice = [votes for _, votes in people if len(votes) > 1]
+    names = {name: at for at, name in enumerate(sorted({name for votes in twice for name in votes}))}
+    ratings = np.full((len(twice), len(names)), MISSING)
+    for row, votes in enumerate(twice):
+        for name, label in votes.items():
+            ratings[row, names[name]] = MISSING if label is None else label
+    found = alpha_estimate(ratings, generator_for(seed, 1, "agreement"), REPEATS)
+    return found.as_json() if np.isfinite(found.value) else None
+
+
+def model_agreement(said: Said, campaign: Campaign) -> list[dict[str, Any]]:
+    """How far each language model agrees with people, where both answered; by name.
+
+    People's word is their majority. A model's is what it said on the overlap, under the definition it was
+    asked with last, and in the ledger.
+    """
+    overlaps = latest_overlaps(campaign.folder / FOLDER / OVERLAP_FILE)
+    names = sorted(overlaps.keys() | said.models.keys())
+    if not names:
+        return []
+    people = majority({pair: Counter(votes.values()) for pair, votes in said.people if votes})
+    rng = generator_for(campaign.settings.seed, 1, "model agreement")
+    return [
+        {
+            "model": name,
+            "answers": len(said.models.get(name, {})),
+            **overlap_agreement(
+                overlaps.get(name, {}) | said.models.get(name, {}), people, rng, REPEATS
+            ).as_json(),
+        }
+        for name in names
+    ]
 
 
 def _round(row: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +143,14 @@ def _batches(campaign: Campaign) -> list[dict[str, Any]]:
 
 
 def _from_board(board: Board) -> dict[str, Any]:
-    return {"version": board.version, "over_time": over_time(board), "people": pace(board)}
+    people = [(pair, dict(votes)) for pair, votes in board.by_people().items()]
+    models = {name: dict(board.history.get(name, {})) for name in board.models}
+    return {
+        "version": board.version,
+        "over_time": over_time(board),
+        "people": pace(board),
+        "said": Said(people, models),
+    }
 
 
 def over_time(board: Board) -> list[dict[str, Any]]:
@@ -106,7 +179,9 @@ def _is_match(votes: dict[str, int | None]) -> bool:
     settled = votes.get("\0adjudication", -1)
     if settled != -1:
         return settled == 1
-    labels = list(votes.values())
+    labels = [label for name, label in votes.items() if name != "\0inferred"]
+    if 1 not in labels and 0 not in labels:  # an inferred label counts where nobody decided
+        return votes.get("\0inferred") == 1
     return labels.count(1) > labels.count(0)
 
 
@@ -125,6 +200,7 @@ def pace(board: Board) -> list[dict[str, Any]]:
         rows.append(
             {
                 "who": who,
+                "model": who in board.models,
                 "answers": len(standing),
                 "match": standing.count(1),
                 "no_match": standing.count(0),

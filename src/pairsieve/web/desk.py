@@ -1,9 +1,10 @@
 """Who gets which pair next, and what happens to an answer? Several people at one campaign, under names.
 
 A pair given to somebody is theirs for a while (a lease), so that two people do not read the same pair; a
-share of the pairs (`overlap`) is meant for two, to measure agreement. Where people disagree, the pair waits
-in the adjudication queue until somebody settles it. Leases and skips live in memory: losing them costs
-nothing but an opinion too many. Answers live in the ledger before anybody is told so.
+share of the pairs (`overlap`) is meant for two, to measure agreement. Where people disagree, or answers
+contradict each other, pairs wait in the adjudication queue until somebody decides. With transitivity, what
+follows from the answers is inferred as they come, and not asked. Leases and skips live in memory: losing them
+costs nothing but an opinion too many. Answers live in the ledger before anybody is told so.
 """
 
 from __future__ import annotations
@@ -14,23 +15,22 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pairsieve.campaign import Campaign
+from pairsieve.campaign import Campaign, Step
+from pairsieve.campaign.following import follow
 from pairsieve.contracts import Answer
-from pairsieve.errors import InputError
-from pairsieve.pairs import pair_rows
-from pairsieve.settings import write_atomically
-from pairsieve.web.agreement import agreement
+from pairsieve.errors import InputError, LedgerError
+from pairsieve.transitivity import Contradiction
+from pairsieve.web import decisions
 from pairsieve.web.board import WORDS, Board
+from pairsieve.web.guideline import Guideline
 from pairsieve.web.opinions import Opinions
 
 LEASE_SECONDS = 180.0  # without a sign of life for so long, a person's pairs go to others
 LONGEST_NAME = 64
-LONGEST_GUIDELINE = 20_000
 PAGE = "page"  # the ledger's `source` of what people say here
 _RESERVED = {"truth", "transitivity"}  # names under which others answer
 
@@ -64,13 +64,18 @@ class Desk:
         self._held: dict[str, dict[int, None]] = {}
         self._skipped: dict[str, dict[int, None]] = {}
         self._seen: dict[str, float] = {}
-        self._opinions = Opinions(campaign.folder)
-        self._agreement: tuple[int, Any] = (-1, None)
-        self._step = (-1, 0.0, "")
+        self.guideline, self._opinions = Guideline(campaign.folder), Opinions(campaign.folder)
+        self._contradictions: tuple[Contradiction, ...] = ()
+        self._following = threading.Lock()
+        self._followed, self._follow_after = -1, 0.0  # the board's version when we looked last, and when next
+        self._step = (-1, 0.0, Step("", 0))
+        self._trained_on: int | None = None  # the labels that the last run of the rounds began with
         self._reading = False
         self._server = secrets.token_hex(4)  # versions count from here; after a restart they begin anew
         self._split = campaign.split  # reads the texts now, not at the first click
         self._board.install(*self._board.read())
+        if self._counts_agree():
+            self._trained_on = self._labels_mark()
 
     # ── what to ask ─────────────────────────────────────────────────────────────────────────────
 
@@ -83,7 +88,7 @@ class Desk:
 
     def next_pairs(self, who: str, count: int, opinion: bool = False) -> dict[str, Any]:
         """Up to `count` pairs for a person, theirs from now on; with what the page shows around them."""
-        who = checked_name(who)
+        who = self._named(who)
         self._freshen()
         with self._lock:
             self._here(who)
@@ -98,11 +103,15 @@ class Desk:
             count = max(2, min(count, len(board.wanting) // (others + 1)))
         mine = [p for p in self._held.get(who, {}) if p not in skipped and self._is_for(p, who)]
         chosen = dict.fromkeys(mine[:count])
-        for pair in board.wanting:
-            if len(chosen) >= count:
-                break
-            if pair not in chosen and pair not in skipped and self._is_for(pair, who):
-                chosen[pair] = None
+        # What a contradiction made doubtful is likely to follow again once it is settled: it is asked last.
+        doubtful = board.fallen if self._contradictions else set()
+        for late in (False, True) if doubtful else (False,):
+            for pair in board.wanting:
+                if len(chosen) >= count:
+                    break
+                free = pair not in chosen and pair not in skipped and (pair in doubtful) == late
+                if free and self._is_for(pair, who):
+                    chosen[pair] = None
         for pair in skipped:  # the first skipped comes back first, behind everything else
             if len(chosen) >= count:
                 break
@@ -127,22 +136,21 @@ class Desk:
     def _shown(self, pair: int, opinion: bool) -> dict[str, Any]:
         """One pair for the page. What the model thinks is not even sent unless asked for."""
         question = self._board.questions[pair]
-        left, right = (int(row[0]) for row in pair_rows(np.array([pair], np.int64)))
-        shown: dict[str, Any] = {
-            "pair": str(pair),  # a text: a browser's numbers end at 2**53
-            "round": question.round,
-            "left": {"key": question.left_key, "text": self._split.left.texts[left]},
-            "right": {"key": question.right_key, "text": self._split.right.texts[right]},
-        }
+        # The pair is a text: a browser's numbers end at 2**53.
+        shown: dict[str, Any] = {"pair": str(pair), "round": question.round, **self._texts(pair)}
         if opinion:
             shown |= {"why": question.why, "probability": self._opinions.of(pair)}
         return shown
+
+    def _texts(self, pair: int) -> dict[str, dict[str, str]]:
+        sides = ("left", self._split.left, pair >> 32), ("right", self._split.right, pair & 0xFFFF_FFFF)
+        return {name: {"key": side.keys[row], "text": side.texts[row]} for name, side, row in sides}
 
     # ── what is said ────────────────────────────────────────────────────────────────────────────
 
     def answer(self, who: str, said: Sequence[Said]) -> dict[str, Any]:
         """Write answers; when this returns they are in the ledger. The same token again changes nothing."""
-        who = checked_name(who)
+        who = self._named(who)
         with self._lock:
             self._here(who)
             last = {each.pair: each for each in said}  # the last word on a pair counts
@@ -160,8 +168,8 @@ class Desk:
             return {"written": written, **self._state(who)}
 
     def adjudicate(self, who: str, said: Said) -> dict[str, Any]:
-        """Settle a pair about which people disagree, whatever the votes say."""
-        who = checked_name(who)
+        """Settle a pair on which people disagree, or one of a contradiction, whatever the votes say."""
+        who = self._named(who)
         with self._lock:
             self._here(who)
             self._check_asked([said.pair])
@@ -169,7 +177,25 @@ class Desk:
             written = self.campaign.ledger.adjudicate(given, who, PAGE, tokens=[said.token])
             if written:
                 self._board.record(said.pair, who, said.label, "adjudication")
+        self._follow(at_once=True)
+        with self._lock:
             return {"written": written, **self._state(who)}
+
+    def unsettle(self, who: str, pair: int, token: str) -> dict[str, Any]:
+        """Take back what was settled about a pair, whoever settled it; the votes count again."""
+        who = self._named(who)
+        with self._lock:
+            self._here(who)
+            undone = False
+            if pair in self._board.settled:
+                ids = np.array([pair], np.int64)
+                kind = "adjudication"
+                undone = bool(self.campaign.ledger.withdraw(ids, who, PAGE, tokens=[token], kind=kind))
+            if undone:
+                self._board.record(pair, who, None, "adjudication", taken_back=True)
+        self._follow(at_once=True)
+        with self._lock:
+            return {"undone": undone, **self._state(who)}
 
     def _check_asked(self, pairs: Iterable[int]) -> None:
         for pair in pairs:
@@ -180,7 +206,7 @@ class Desk:
 
     def undo(self, who: str, pair: int | None, token: str) -> dict[str, Any]:
         """Take back what a person said about a pair, or said last; again, as far back as it goes."""
-        who = checked_name(who)
+        who = self._named(who)
         with self._lock:
             self._here(who)
             mine = self._board.history.get(who, {})
@@ -200,7 +226,7 @@ class Desk:
 
     def skip(self, who: str, pair: int) -> dict[str, Any]:
         """Put a pair at the back of this person's queue, and let others have it."""
-        who = checked_name(who)
+        who = self._named(who)
         with self._lock:
             self._here(who)
             if pair in self._board.wanting:
@@ -223,7 +249,7 @@ class Desk:
 
     def state(self, who: str) -> dict[str, Any]:
         """Progress in the round and in the budget, and whether something waits for this person."""
-        who = checked_name(who)
+        who = self._named(who)
         self._freshen()
         with self._lock:
             return self._state(who)
@@ -233,6 +259,7 @@ class Desk:
         part = board.current_part()
         asked, waiting = (board.asked[part], board.open[part]) if part else (0, 0)
         trains = [p for p in board.asked if p[0] == "train"]
+        undecided, mark = decisions.waiting(board, self._contradictions)
         return {
             "server": self._server,
             "version": board.version,
@@ -248,7 +275,9 @@ class Desk:
                 "answered": sum(board.asked[p] - board.open[p] for p in trains),
             },
             "mine": len(board.history.get(who, {})),
-            "disputes": len(board.disputes),
+            "inferred": board.follows,
+            "decisions": undecided,
+            "queue": mark,
         }
 
     def busy_with_people(self) -> bool:
@@ -276,57 +305,118 @@ class Desk:
     def _freshen(self) -> None:
         """Read the ledger again if the board is old: one thread reads, the others go on meanwhile."""
         with self._lock:
-            if self._reading or not self._board.is_old():
-                return
-            self._reading, version = True, self._board.version
-        try:
-            found = self._board.read()
-            with self._lock:
-                if self._board.version == version:  # else somebody answered meanwhile: what was read is old
-                    self._board.install(*found)
-        finally:
-            self._reading = False
+            old = not self._reading and self._board.is_old()
+            self._reading, version = self._reading or old, self._board.version
+        if old:
+            try:
+                found = self._board.read()
+                with self._lock:
+                    if self._board.version == version:  # else somebody answered meanwhile: this is old
+                        self._board.install(*found)
+            finally:
+                self._reading = False
+        self._follow()
 
-    def step(self) -> str:
-        """What comes next; asked of the campaign only when people owe nothing and something happened."""
+    def _follow(self, at_once: bool = False) -> None:
+        """With transitivity: infer what follows from the answers so far, and find what contradicts itself.
+
+        Not at every click: an answer must not wait for it. `at_once`: after a decision, whose effect whoever
+        decided wants to see.
+        """
+        if not self.campaign.settings.transitivity or self._followed == self._board.version:
+            return
+        if not at_once and time.monotonic() < self._follow_after:
+            return
+        if not self._following.acquire(blocking=at_once):
+            return  # another thread is at it
+        try:
+            began, version = time.monotonic(), self._board.version
+            found = follow(self.campaign.ledger, self._split.space)
+            with self._lock:
+                news = found.inferred or found.withdrawn or found.contradictions != self._contradictions
+                self._contradictions, self._followed = found.contradictions, version
+                if news:  # the ledger is ahead of the board
+                    self._board.install(*self._board.read())
+            self._follow_after = time.monotonic() + max(0.5, 10 * (time.monotonic() - began))
+        except LedgerError:
+            pass  # somebody changed an answer each time we looked: the next look comes soon
+        finally:
+            self._following.release()
+
+    def step(self) -> Step:
+        """What comes next; asked of the campaign only when people owe nothing and something happened.
+
+        A campaign that ended, but whose labels changed since it was trained, is to be trained again.
+        """
         if self.busy_with_people():
-            return "label"
+            return Step("label", 0)
         version, now = self._board.version, time.monotonic()
         if self._step[0] != version or now - self._step[1] > 5:
-            self._step = (version, now, self.campaign.step().name)
+            step = self.campaign.step()
+            if step.name in ("finished", "stopped") and self._labels_mark() != self._trained_on:
+                step = Step("train", step.round)
+            self._step = (version, now, step)
         return self._step[2]
 
-    def disputes(self, most: int = 200) -> list[dict[str, Any]]:
-        """Pairs about which people disagree, ties first, with who said what."""
-        self._freshen()
+    def trains_now(self) -> None:
+        """Remember the labels with which the rounds' process begins."""
+        self._trained_on, self._step = self._labels_mark(), (-1, 0.0, Step("", 0))
+
+    def train_again(self) -> None:
+        """Forget that the rounds' process ran: it met an error."""
+        self._trained_on, self._step = None, (-1, 0.0, Step("", 0))
+
+    def _labels_mark(self) -> int:
         with self._lock:
-            order = sorted(self._board.disputes, key=lambda pair: self._board.state(pair) != "open")
-            return [
-                {
-                    **self._shown(pair, False),
-                    "tie": self._board.state(pair) == "open",
-                    "votes": [
-                        {"who": name, "label": WORDS[label]}
-                        for name, label in self._board.votes[pair].items()
-                    ],
-                }
-                for pair in order[:most]
-            ]
+            asked, state = self._board.questions.items(), self._board.state
+            return hash(tuple((pair, state(pair)) for pair, of in asked if of.purpose == "train"))
+
+    def _counts_agree(self) -> bool:
+        """Whether the latest figures were made of as many labels and matches as there are now."""
+        figures = self.campaign.figures()
+        if not figures:
+            return True
+        last = figures[max(figures)]
+        counts = [c for c in self.campaign.ledger.counts() if c.round <= last["round"]]
+        now = sum(c.labelled for c in counts), sum(c.positives for c in counts)
+        return now == (last["labels"], last["positives"])
+
+    def disputes(self, most: int = decisions.MOST_SHOWN) -> dict[str, Any]:
+        """What waits for a decision: pairs on which people disagree, and chains that cannot all be right."""
+        self._freshen()
+
+        def shown(pair: int) -> dict[str, Any]:
+            return self._shown(pair, False)
+
+        with self._lock:
+            return {
+                "disputes": decisions.disagreements(self._board, shown, most),
+                "contradictions": decisions.contradictions(self._board, self._contradictions, shown, most),
+                "queue": decisions.waiting(self._board, self._contradictions)[1],
+            }
+
+    def waiting_decisions(self) -> int:
+        """How many disagreements and contradictions nobody has decided."""
+        with self._lock:
+            return decisions.waiting(self._board, self._contradictions)[0]
 
     def people(self) -> list[str]:
         """Names that have answered, for the page to offer."""
         self._freshen()
         with self._lock:
-            return sorted(name for name in self._board.history if name not in _RESERVED)
+            return sorted(self._board.history.keys() - _RESERVED - self._board.models)
 
-    def agreement(self) -> dict[str, Any] | None:
-        """Krippendorff's alpha with its interval, or None while no pair has two opinions to compare."""
+    def unseen_matches(self, most: int = 12) -> list[dict[str, Any]] | None:
+        """Pairs nobody was asked about that the latest model is surest match; None where it did not look."""
         with self._lock:
-            if self._agreement[0] != self._board.version:
-                found = agreement(self._board.votes.values())
-                self._agreement = (self._board.version, found.as_json() if found else None)
-            held: dict[str, Any] | None = self._agreement[1]
-            return held
+            found = self._opinions.unseen()
+            if found is None:
+                return None
+            free = [each for each in found if each[0] not in self._board.questions]
+            return [
+                {"pair": str(pair), **self._texts(pair), "probability": probability}
+                for pair, probability in free[:most]
+            ]
 
     def mistakes(self, most: int = 12) -> list[dict[str, Any]]:
         """Labelled pairs of which the latest model is surest that the label is wrong, the surest first."""
@@ -351,38 +441,23 @@ class Desk:
         with self._lock:
             return at(self._board)
 
+    def _named(self, who: str) -> str:
+        """A person's name as the ledger keeps it; not one under which a language model answers."""
+        name = checked_name(who)
+        if name in self._board.models:
+            raise InputError(
+                f"the name {name!r} belongs to a language model that answers here",
+                why="its answers and yours could not be told apart",
+                remedy="Choose another name",
+            )
+        return name
+
     def _here(self, who: str) -> None:
         self._seen[who] = self._clock()
 
     def _active(self) -> set[str]:
         now = self._clock()
         return {who for who, at in self._seen.items() if now - at < self.lease_seconds}
-
-    # ── the guideline ───────────────────────────────────────────────────────────────────────────
-
-    @property
-    def _guideline_file(self) -> Path:
-        return self.campaign.folder / "guideline.md"
-
-    def guideline(self) -> dict[str, str]:
-        """What counts as a match here, in the campaign's own words; `version` changes with the text."""
-        try:
-            text = self._guideline_file.read_text(encoding="utf-8", errors="replace")[:LONGEST_GUIDELINE]
-        except FileNotFoundError:
-            text = ""
-        return {"text": text, "version": hashlib.sha256(text.encode()).hexdigest()[:16]}
-
-    def write_guideline(self, text: str, version: str) -> dict[str, str]:
-        """Replace the guideline, unless somebody else changed it since `version` was read."""
-        with self._lock:
-            if self.guideline()["version"] != version:
-                raise InputError(
-                    "somebody else changed the guideline meanwhile",
-                    why="your change would undo theirs",
-                    remedy="Copy your text, load the guideline again, and put both together",
-                )
-            write_atomically(self._guideline_file, text)
-            return self.guideline()
 
 
 def checked_name(who: str) -> str:

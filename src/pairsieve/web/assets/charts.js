@@ -3,7 +3,7 @@
 import { make } from "/static/common.js";
 
 const SPACE = "http://www.w3.org/2000/svg";
-const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [480, 240, 52, 14, 14, 38];
+const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [480, 240, 60, 14, 14, 38];
 
 function shape(name, attributes = {}, text = "") {
   const element = document.createElementNS(SPACE, name);
@@ -41,11 +41,13 @@ export function lines({ series, xLabel, summary, xWords = plain, yWords = plain,
   const all = series.flatMap((one) => one.points);
   const [xLow, xHigh] = [Math.min(...all.map((p) => p.x)), Math.max(...all.map((p) => p.x))];
   const high = yMax ?? (Math.max(...all.map((p) => p.high ?? p.y)) || 1);
-  const x = scale(xLow === xHigh ? xLow - 1 : xLow, xLow === xHigh ? xHigh + 1 : xHigh, LEFT, WIDTH - RIGHT);
+  const place = scale(xLow === xHigh ? xLow - 1 : xLow, xLow === xHigh ? xHigh + 1 : xHigh, LEFT, WIDTH - RIGHT);
   const y = scale(0, high, HEIGHT - BOTTOM, TOP);
   const xTicks = ticks(xLow, xHigh, whole ? Math.min(8, Math.max(1, xHigh - xLow)) : 4).filter((t) => !whole || Number.isInteger(t));
-  const svg = frame(summary, x, y, xTicks.length ? xTicks : [xLow], ticks(0, high, 4), xLabel, xWords, yWords);
+  const svg = frame(summary, place, y, xTicks.length ? xTicks : [xLow], ticks(0, high, 4), xLabel, xWords, yWords);
   series.forEach((one, at) => {
+    const aside = whole ? 5 * (at - (series.length - 1) / 2) : 0; // so that intervals of one round stand side by side
+    const x = (value) => place(value) + aside;
     const path = one.points.map((p, i) => `${i ? "L" : "M"}${x(p.x).toFixed(1)} ${y(p.y).toFixed(1)}`).join("");
     svg.append(shape("path", { d: path, class: `line line-${at}` }));
     for (const p of one.points) {
@@ -81,11 +83,16 @@ export class Figure {
     this.chart = make("div");
     this.table = make("table");
     this.words = make("p", { class: "hint" });
-    const legend = names.map((name, at) => make("span", { class: `legend legend-${at}` }, name));
-    this.element = make("figure", {}, make("figcaption", {}, make("h2", {}, title), this.words, make("p", {}, ...legend)), this.chart,
+    this.legend = names.map((name, at) => make("span", { class: `legend legend-${at}` }, name));
+    this.element = make("figure", {}, make("figcaption", {}, make("h2", {}, title), this.words, make("p", {}, ...this.legend)), this.chart,
       make("details", {}, make("summary", {}, "Numbers"), make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Numbers: ${title}` }, this.table)));
     if (names.length < 2) this.element.querySelector("figcaption p:last-child").remove();
     place.append(this.element);
+  }
+
+  /** Which names of the legend have something to show. */
+  show(which) {
+    which.forEach((shown, at) => { this.legend[at].hidden = !shown; });
   }
 
   draw(words, svg, head, rows) {

@@ -2,10 +2,12 @@
 // What was clicked waits in an outbox, which outlives the page, until the server has it in the ledger.
 
 import { api, byId, later, make, newToken, recall, remember } from "/static/common.js";
+import { Decisions } from "/static/decisions.js";
 import { difference } from "/static/diff.js";
 
 const USUAL_KEYS = { match: "y", "no match": "n", unsure: "u", skip: "s", undo: "z" };
 const WORDS = { match: "Match", "no match": "No match", unsure: "Unsure", skip: "Skip", undo: "Undo" };
+const decisions = new Decisions({ who: () => who, adopt, say, draw });
 const AHEAD = 8; // pairs held in advance
 
 let who = recall("name", "");
@@ -76,7 +78,7 @@ function post(work) {
 
 /** Keep what the server said, unless it is older than what it said before. */
 function adopt(made) {
-  const { pairs, undone, written, ...said } = made;
+  const { pairs, undone, written, ...said } = made; // the rest tells where things stand
   const older = standing && said.server === standing.server && said.version < standing.version;
   if (!older) standing = { ...standing, ...said };
   else if (said.training) standing.training = said.training;
@@ -125,9 +127,11 @@ async function fetchPairs() {
   try {
     const made = await api(`/api/next?who=${encodeURIComponent(who)}&count=${AHEAD}&opinion=${showOpinion}`);
     adopt(made);
+    const [wasEmpty, still] = [!held.length, new Set(made.pairs.map((pair) => pair.pair))];
+    // What is on the screen stays; behind it, what others answered or what follows by now is dropped.
+    if (!outbox.length) held = held.filter((pair, at) => at === 0 || still.has(pair.pair));
     const known = new Set(held.map((pair) => pair.pair));
     const fresh = made.pairs.filter((pair) => !known.has(pair.pair) && !gone.has(pair.pair));
-    const wasEmpty = !held.length;
     held.push(...fresh);
     if (wasEmpty) draw();
     else drawProgress();
@@ -153,7 +157,7 @@ async function keepWatch() {
         // the outbox tells about trouble that matters
       }
     }
-    if (standing && standing.disputes !== shownDisputes) loadDisputes();
+    if (standing && standing.queue !== decisions.queue) decisions.load();
     if (!held.length) draw();
   }
 }
@@ -167,7 +171,7 @@ function marked(pair) {
 
 function draw() {
   const pair = held[0];
-  byId("pair").hidden = byId("answering").hidden = !pair;
+  byId("pair").hidden = byId("answering").hidden = byId("question").hidden = !pair;
   byId("waiting").hidden = Boolean(pair);
   if (pair) {
     const sides = showDifferences ? marked(pair) : [[[pair.left.text, false]], [[pair.right.text, false]]];
@@ -178,6 +182,7 @@ function draw() {
       );
     }
     byId("pair").dataset.pair = pair.pair;
+    requestAnimationFrame(reachable);
   } else drawWaiting();
   const notes = [];
   if (pair?.said) notes.push(`You had said: ${WORDS[pair.said].toLowerCase()}.`);
@@ -185,6 +190,14 @@ function draw() {
   byId("note").textContent = notes.join(" ");
   byId("note").hidden = !notes.length;
   drawProgress();
+}
+
+/** A text too long for its box can be scrolled with the keyboard: Tab leads to it. */
+function reachable() {
+  for (const text of document.querySelectorAll("#pair .text")) {
+    if (text.scrollHeight > text.clientHeight) text.tabIndex = 0;
+    else text.removeAttribute("tabindex");
+  }
 }
 
 function opinionOf(pair) {
@@ -195,23 +208,24 @@ function opinionOf(pair) {
 
 function drawWaiting() {
   if (!standing?.training) return;
-  const { training, disputes, round } = standing;
+  const { training, decisions: undecided, round } = standing;
   const complete = round.asked > 0 && round.answered + unsentAnswers() >= round.asked;
   const step = complete && training.step === "label" && !outbox.some((work) => work.kind === "undo") ? "train" : training.step;
   let words = "Other people have the remaining pairs of this round. New ones appear here by themselves.";
   if (training.error) words = `The next round could not be prepared. ${training.error}`;
   else if (step === "finished") words = "All rounds are done. Thank you!";
+  else if (step === "stopped") words = `The campaign stopped by its own rule: ${training.reason}. Thank you!`;
   else if (training.busy || (training.trains && step !== "label")) {
     words = round.number
       ? `Round ${round.number} is complete. Training, and choosing the next pairs; they appear here by themselves.`
       : "Choosing the first pairs; they appear here by themselves.";
   } else if (step !== "label") {
     words = "The round is complete. Training is off here: run “pairsieve run” on the campaign, and the next pairs appear.";
-  } else if (disputes) words = "Nothing new for you. Some pairs below wait for a decision, because people disagree.";
+  } else if (undecided) words = "Nothing new for you. Below, some answers wait for a decision.";
   if (byId("waiting-words").textContent !== words) byId("waiting-words").textContent = words;
-  byId("waiting").classList.toggle("at-work", Boolean(training.busy || (training.trains && !training.error && step !== "label" && step !== "finished")));
+  byId("waiting").classList.toggle("at-work", Boolean(training.busy || (training.trains && !training.error && !["label", "finished", "stopped"].includes(step))));
   byId("retry").hidden = !training.error;
-  if (disputes && !byId("disputes").hidden && training.step === "label") byId("disputes").open = true;
+  if (undecided && !byId("disputes").hidden && training.step === "label") byId("disputes").open = true;
 }
 
 const unsentAnswers = () => outbox.filter((work) => work.kind === "answer").length;
@@ -285,50 +299,6 @@ for (const button of document.querySelectorAll("button[data-action]")) {
   button.addEventListener("click", (event) => act(button.dataset.action, event.timeStamp));
 }
 
-// ── disagreements ────────────────────────────────────────────────────────────────────────────────
-
-let shownDisputes = 0;
-
-async function loadDisputes() {
-  try {
-    const { disputes } = await api("/api/disputes");
-    shownDisputes = disputes.length;
-    byId("disputes").hidden = !disputes.length;
-    byId("dispute-count").textContent = disputes.length;
-    byId("dispute-list").replaceChildren(...disputes.map(drawDispute));
-  } catch (error) {
-    say(error.message);
-  }
-}
-
-function drawDispute(pair) {
-  const [left, right] = difference(pair.left.text, pair.right.text).map((side) =>
-    side.map(([text, differs]) => (differs ? make("mark", {}, text) : text)));
-  const votes = pair.votes.map(({ who: name, label }) => `${name}: ${WORDS[label].toLowerCase()}`).join(", ");
-  const buttons = ["match", "no match", "unsure"].map((label) => {
-    const button = make("button", { type: "button", class: `small ${label.replace(" ", "-")}` }, WORDS[label]);
-    button.addEventListener("click", () => settle(pair, label));
-    return button;
-  });
-  return make("article", { class: "dispute", "aria-label": `Disagreement about ${pair.left.key} and ${pair.right.key}` },
-    make("div", { class: "pair" },
-      make("div", { class: "text" }, make("h3", {}, pair.left.key), make("p", {}, ...left)),
-      make("div", { class: "text" }, make("h3", {}, pair.right.key), make("p", {}, ...right))),
-    make("p", { class: "hint" }, `${votes}${pair.tie ? "" : " (decided by majority, unless you settle it)"}`),
-    make("div", { class: "row" }, make("span", {}, "It is:"), ...buttons));
-}
-
-async function settle(pair, label) {
-  try {
-    adopt(await api("/api/disputes", { who, answer: { pair: pair.pair, label, token: newToken() } }));
-    say(`Settled: ${WORDS[label]}.`);
-    await loadDisputes();
-    drawProgress();
-  } catch (error) {
-    say(error.message);
-  }
-}
-
 // ── guideline, name, options ─────────────────────────────────────────────────────────────────────
 
 let guideline = { text: "", version: "" };
@@ -337,6 +307,8 @@ async function loadGuideline() {
   guideline = await api("/api/guideline");
   byId("guideline-text").textContent = guideline.text
     || "Nothing is written yet. Agree on what counts as a match, and write it down here for everybody.";
+  if (guideline.text && recall("guideline", "") !== guideline.version) byId("guideline").open = true; // new to this reader
+  remember("guideline", guideline.version);
 }
 
 function editGuideline(editing) {
@@ -435,7 +407,7 @@ async function begin() {
     byId("show-differences").checked = showDifferences;
     byId("show-opinion").checked = showOpinion;
     await loadGuideline();
-    await loadDisputes();
+    await decisions.load();
   } catch (error) {
     byId("waiting-words").textContent = error.message;
   }

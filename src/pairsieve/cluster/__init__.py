@@ -1,0 +1,18 @@
+"""How does the same work run on many machines? Plain functions over shards of rows, through one seam.
+
+`MapShards` (in contracts) is the seam: `LocalShards` runs shards in this process, `RayShards` on a Ray
+cluster. What is built on it gives the same on either, to the bit:
+
+| function          | shards                                  | a lost worker costs        |
+| ----------------- | --------------------------------------- | -------------------------- |
+| `embedded_rows`   | texts, each finished shard an artifact  | the shard it was embedding |
+| `scan_by`         | blocks of two bands of rows             | the block it was scanning  |
+| `index_by_shards` | bands of rows, each searched by itself  | the band it was searching  |
+"""
+
+from pairsieve.cluster.embedding import embedded_rows
+from pairsieve.cluster.local import LocalShards
+from pairsieve.cluster.on_ray import RayShards, open_shards
+from pairsieve.cluster.scan import ShardedScan, scan_by
+
+__all__ = ["LocalShards", "RayShards", "ShardedScan", "embedded_rows", "open_shards", "scan_by"]

@@ -1,0 +1,486 @@
+"""Why does the model say so of this pair? Words that carry the score, labelled pairs near it, its rank.
+
+**Words.** Each word is left out in turn and the pair scored again: what the cosine loses is what the word
+carries (leave-one-out occlusion). Losses of several words do not add up, and a word that stands twice may
+lose little either time.
+
+**Near pairs.** A labelled pair (c, d) lies near (a, b) where (cos(a, c) + cos(b, d)) / 2 is high; in one
+collection, where a pair has no left and right, the better of both ways round.
+
+**Rank.** The pairs of the split that score higher are counted, all of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsieve.campaign import Campaign
+from pairsieve.errors import InputError, nearest
+from pairsieve.pairs import is_member, pair_rows
+from pairsieve.scan import Scan, open_scan
+from pairsieve.tasks import Collection, Split
+from pairsieve.visible import visible
+
+if TYPE_CHECKING:
+    from pairsieve.campaign.view import Trained
+
+SEALED = "test"  # the split nobody looks at unless asked
+MOST_PIECES = 128  # of a text that are left out one at a time; in longer texts several words together
+MOST_LETTERS = 20_000  # of a text that are looked at; an encoder reads some hundred words
+# Words are parted by blanks; scripts written without blanks letter by letter.
+WORD = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]|[^\s\u3040-\u30ff\u3400-\u9fff]+"
+)
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word (or, in long texts, some) and what the cosine loses without it."""
+
+    text: str
+    loss: float
+    start: int  # where it stands in the text
+    end: int
+
+
+@dataclass(frozen=True)
+class Near:
+    """A labelled pair near the one asked about."""
+
+    left_key: str
+    right_key: str
+    left_text: str
+    right_text: str
+    match: bool
+    similarity: float
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a score stands among all pairs of a split."""
+
+    split: str
+    pairs: int
+    higher: int  # pairs that score higher
+    tied: int  # pairs that score the same, this one among them
+
+
+@dataclass(frozen=True)
+class AtScore:
+    """What calling every pair from this score on a match would be worth on a split with truth."""
+
+    split: str
+    precision: float | None  # None where no pair of the split reaches the score
+    recall: float
+    reaching: int
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything told about one pair."""
+
+    split: str
+    asked_split: str  # the split whose pairs the model learned from
+    round: int  # of the model
+    left_key: str
+    right_key: str
+    left_text: str
+    right_text: str
+    score: float
+    logit: float
+    probability: float
+    standing: Standing | None  # None where nobody wanted all pairs counted
+    at_score: AtScore | None
+    truth: bool | None  # None where the split's truth is not known
+    asked: dict[str, Any] | None  # round, purpose, why, label: where the pair was asked about
+    left_words: tuple[Word, ...]
+    right_words: tuple[Word, ...]
+    near: tuple[Near, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def explain(
+    campaign: Campaign,
+    one: str,
+    other: str,
+    split: str | None = None,
+    examples: int = 3,
+    count_all: bool = True,
+) -> Explanation:
+    """Why the latest model scores the pair of two keys as it does; `examples` of either label are named.
+
+    Without `count_all` no pass over all pairs is made, and the rank and what it is worth are not told.
+    """
+    number = campaign.latest()
+    if number == 0:
+        raise InputError(
+            "no round is complete yet, so there is no model to ask",
+            where=str(campaign.folder),
+            remedy=f"pairsieve run {campaign.folder}",
+        )
+    part, a, b = find_pair(campaign, one, other, split)
+    matcher = campaign.matcher(number)
+    scan = _scan(campaign, part, number, matcher)
+    ids = part.space.ids([a], [b])
+    a, b = (int(side[0]) for side in pair_rows(ids))
+    score = float(scan.scores(ids)[0])
+    logit = matcher.weight * score + matcher.bias
+    texts = part.left.texts[a], part.right.texts[b]
+    sides = ("left", "left" if part.space.symmetric else "right")
+    words, rows = _occluded(matcher, texts, sides)
+    return Explanation(
+        split=part.name,
+        asked_split=campaign.settings.split,
+        round=number,
+        left_key=part.left.keys[a],
+        right_key=part.right.keys[b],
+        left_text=texts[0],
+        right_text=texts[1],
+        score=score,
+        logit=float(logit),
+        probability=float(0.5 * (1 + np.tanh(logit / 2))),
+        standing=_standing(part, scan, score) if count_all else None,
+        at_score=_at_score(campaign, part, number, matcher, scan, score) if count_all else None,
+        truth=bool(is_member(ids, part.positives)[0]) if part.has_truth else None,
+        asked=_asked(campaign, int(ids[0])) if part.name == campaign.settings.split else None,
+        left_words=words[0],
+        right_words=words[1],
+        near=_near(campaign, number, matcher, rows, int(ids[0]) if part is campaign.split else -1, examples),
+    )
+
+
+# ── which pair ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def find_pair(campaign: Campaign, one: str, other: str, split: str | None) -> tuple[Split, int, int]:
+    """The split and rows of two keys: the split named, else the campaign's own, else another but test.
+
+    With two collections the keys may come in either order; as given counts first.
+    """
+    splits = campaign.task.splits
+    if split is not None and split not in splits:
+        raise InputError(f"no split {split!r}", where=str(campaign.folder), remedy=nearest(split, splits))
+    if one == other and all(part.space.symmetric for part in splits.values()):
+        raise InputError(
+            f"{one!r} is given twice", why="a pair has two texts", remedy="Give two different keys"
+        )
+    own = campaign.settings.split
+    names = [split] if split else [own, *(n for n in splits if n not in (own, SEALED))]
+    for name in names:
+        part = splits[name]
+        places = [_rows(part.left, one, other), _rows(part.right, one, other)]
+        if part.space.symmetric and None not in places[0]:
+            return part, *_both(places[0])
+        if not part.space.symmetric:
+            for at, to in ((0, 1), (1, 0)):
+                a, b = places[0][at], places[1][to]
+                if a is not None and b is not None:
+                    return part, a, b
+    raise _not_found(campaign, names, one, other)
+
+
+def _rows(texts: Collection, one: str, other: str) -> tuple[int | None, int | None]:
+    return _row(texts, one), _row(texts, other)
+
+
+def _row(texts: Collection, key: str) -> int | None:
+    try:
+        return texts.keys.index(key)
+    except ValueError:
+        return None
+
+
+def _both(places: tuple[int | None, int | None]) -> tuple[int, int]:
+    first, second = places
+    assert first is not None and second is not None
+    return first, second
+
+
+def _not_found(campaign: Campaign, names: Sequence[str], one: str, other: str) -> InputError:
+    """Says which key is unknown, and which known ones are like it; or that no split holds both."""
+    splits = [campaign.task.splits[name] for name in names]
+    looked = ", ".join(names)
+    for key in (one, other):
+        if not any(_row(side, key) is not None for part in splits for side in (part.left, part.right)):
+            known = (k for part in splits for side in (part.left, part.right) for k in side.keys)
+            close = close_keys(key, known)
+            guess = "Did you mean " + " or ".join(repr(k) for k in close) + "? " if close else ""
+            more = (
+                ""
+                if SEALED in names or SEALED not in campaign.task.splits
+                else (f". Keys of the split {SEALED} are found with --split {SEALED}")
+            )
+            return InputError(
+                f"no text has the key {key!r}",
+                where=f"{campaign.folder}, {looked}",
+                remedy=f"{guess}Keys are those of the tables the task was made from{more}",
+            )
+    why = "they stand in different splits, or both on the same side of two collections"
+    return InputError(
+        f"{one!r} and {other!r} are no pair of {looked}",
+        where=str(campaign.folder),
+        why=why,
+        remedy="Give two keys of one split; of two collections, one of each side",
+    )
+
+
+def close_keys(key: str, known: Any, count: int = 3) -> list[str]:
+    """The known keys most like `key`: the same but for case first, then by shared letters (difflib)."""
+    keys = list(dict.fromkeys(known))
+    folded = key.casefold()
+    same = [k for k in keys if k.casefold() == folded]
+    if len(same) >= count:
+        return same[:count]
+    near = [k for k in keys if abs(len(k) - len(key)) <= max(2, len(key) // 3)]
+    if len(near) > 20_000:  # comparing letters is slow: keep keys that begin or end alike
+        near = [k for k in near if k[:2].casefold() == folded[:2] or k[-3:].casefold() == folded[-3:]][
+            :20_000
+        ]
+    close = difflib.get_close_matches(key, near, n=count, cutoff=0.5)
+    inside = [k for k in keys if folded and folded in k.casefold()]
+    return list(dict.fromkeys([*same, *close, *inside]))[:count]
+
+
+# ── what carries the score ──────────────────────────────────────────────────────────────────────────
+
+
+def pieces(text: str, most: int = MOST_PIECES) -> list[tuple[int, int]]:
+    """Where the words of a text stand, (start, end) each; of more than `most` words several together."""
+    found = [match.span() for match in WORD.finditer(text[:MOST_LETTERS])]
+    if len(found) <= most:
+        return found
+    edges = np.linspace(0, len(found), most + 1).round().astype(int).tolist()
+    return [(found[a][0], found[b - 1][1]) for a, b in pairwise(edges)]
+
+
+def _occluded(
+    matcher: Trained, texts: tuple[str, str], sides: tuple[str, str]
+) -> tuple[tuple[tuple[Word, ...], tuple[Word, ...]], tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    """The words of both texts with their losses, and the unit rows of the texts as they are.
+
+    Every variant of a side is embedded in one call; both sides together where they are read alike.
+    """
+    spans = [pieces(text) for text in texts]
+    batches = [
+        [text[:MOST_LETTERS], *(text[:a] + text[b:MOST_LETTERS] for a, b in where)]
+        for text, where in zip(texts, spans)
+    ]
+    if sides[0] == sides[1]:
+        together = matcher.embed([*batches[0], *batches[1]], sides[0])
+        left, right = together[: len(batches[0])], together[len(batches[0]) :]
+    else:
+        left, right = (matcher.embed(batch, side) for batch, side in zip(batches, sides))
+    whole = float(left[0] @ right[0])
+    words = []
+    for text, where, scores in zip(texts, spans, (left[1:] @ right[0], right[1:] @ left[0])):
+        words.append(tuple(Word(text[a:b], whole - float(s), a, b) for (a, b), s in zip(where, scores)))
+    return (words[0], words[1]), (left[0], right[0])
+
+
+# ── how it stands ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _scan(campaign: Campaign, part: Split, number: int, matcher: Trained) -> Scan:
+    left, right = campaign.embeddings(matcher, part, number)
+    return open_scan(part.space, left, right, device=campaign.settings.device)
+
+
+def _standing(part: Split, scan: Scan, score: float) -> Standing:
+    """Ranks by score; tied pairs share one."""
+    at = np.float32(score)
+    edges = np.array([at, np.nextafter(at, np.float32(4))], np.float32)
+    reaching, higher = scan.count_reaching(edges, words="ranking the pair").tolist()
+    return Standing(part.name, part.space.size, int(higher), int(reaching - higher))
+
+
+def _at_score(
+    campaign: Campaign, part: Split, number: int, matcher: Trained, scan: Scan, score: float
+) -> AtScore | None:
+    """On dev where its truth is known, else on the pair's own split: on test only if the pair is there."""
+    dev = campaign.task.splits.get("dev")
+    measured = dev if dev is not None and dev.has_truth and len(dev.positives) else part
+    if not measured.has_truth or len(measured.positives) == 0:
+        return None
+    if measured is not part:
+        scan = _scan(campaign, measured, number, matcher)
+    at = np.array([score], np.float32)
+    reaching = int(scan.count_reaching(at, words=f"measuring on {measured.name}")[0])
+    found = int((scan.scores(measured.positives) >= at[0]).sum())
+    return AtScore(
+        measured.name, found / reaching if reaching else None, found / len(measured.positives), reaching
+    )
+
+
+def _asked(campaign: Campaign, pair: int) -> dict[str, Any] | None:
+    votes = campaign.ledger.votes(np.array([pair], np.int64))
+    if len(votes) == 0:
+        return None
+    questions = campaign.ledger.questions()
+    at = int(np.flatnonzero(questions.ids == pair)[0])
+    return {
+        "round": int(questions.rounds[at]),
+        "purpose": questions.purpose[at],
+        "why": questions.why[at],
+        "label": votes.labels[0],
+        "state": votes.state[0],
+    }
+
+
+def _near(
+    campaign: Campaign,
+    number: int,
+    matcher: Trained,
+    rows: tuple[NDArray[np.float32], NDArray[np.float32]],
+    itself: int,
+    examples: int,
+) -> tuple[Near, ...]:
+    """The labelled pairs nearest to one with unit rows `rows`: `examples` of either label, nearest first.
+
+    Ties by smaller id. Audit labels are not shown: nothing that could be learned from may rest on them.
+    """
+    part = campaign.split
+    ids, labels = campaign.ledger.labels(through=number)
+    kept = ids != itself
+    ids, labels = ids[kept], labels[kept]
+    if len(ids) == 0 or examples == 0:
+        return ()
+    left, right = campaign.embeddings(matcher, part, number)
+    at, to = pair_rows(ids)
+    a, b = rows
+
+    def cosines(table: NDArray[np.float32], places: NDArray[np.int64], row: NDArray[np.float32]) -> Any:
+        distinct, back = np.unique(places, return_inverse=True)
+        return (table[distinct] @ row)[back]
+
+    similarity = cosines(left, at, a) + cosines(left if right is None else right, to, b)
+    if right is None:
+        similarity = np.maximum(similarity, cosines(left, to, a) + cosines(left, at, b))
+    similarity = similarity / 2
+    chosen = []
+    for kind in (True, False):
+        of_kind = np.flatnonzero(labels == kind)
+        chosen += of_kind[np.argsort(-similarity[of_kind], kind="stable")[:examples]].tolist()
+    chosen.sort(key=lambda place: (-similarity[place], ids[place]))
+    return tuple(
+        Near(
+            part.left.keys[int(at[place])],
+            part.right.keys[int(to[place])],
+            part.left.texts[int(at[place])],
+            part.right.texts[int(to[place])],
+            bool(labels[place]),
+            float(similarity[place]),
+        )
+        for place in chosen
+    )
+
+
+# ── for a person ────────────────────────────────────────────────────────────────────────────────────
+
+BOLD, DIM, GREEN, RED, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[31m", "\x1b[0m"
+BAR = 20  # letters of the longest bar
+SHOWN = 400  # letters of a text
+
+
+def words_of(told: Explanation, colour: bool = False) -> str:
+    """The explanation for a person; with `colour`, for a terminal."""
+
+    def ink(words: str, *codes: str) -> str:
+        return f"{''.join(codes)}{words}{PLAIN}" if colour else words
+
+    says = f"(score {told.score:.4f}, logit {told.logit:+.2f})"
+    lines = [
+        f"{ink(visible(told.left_key), BOLD)}  {_marked(told.left_text, told.left_words, colour)}",
+        f"{ink(visible(told.right_key), BOLD)}  {_marked(told.right_text, told.right_words, colour)}",
+        "",
+        f"The model of round {told.round}: {ink(f'probability {told.probability:.3f}', BOLD)} {says}.",
+    ]
+    if told.standing is not None:
+        lines.append(_standing_words(told.standing))
+    if told.at_score is not None:
+        lines.append(_at_score_words(told.at_score, trained_on=told.asked_split))
+    if told.truth is not None:
+        lines.append(f"Truth: {'match' if told.truth else 'no match'}.")
+    if told.asked is not None:
+        lines.append(_asked_words(told.asked))
+    elif told.truth is None:
+        lines.append("Nobody was asked about it.")
+    lines += ["", "What the score loses without a word of text 1 or 2 (minus: what it gains):"]
+    lines += _bars(told, ink)
+    if told.near:
+        lines += ["", "Nearest labelled pairs:"]
+    for near in told.near:
+        label = ink("match   ", GREEN) if near.match else ink("no match", RED)
+        keys = f"{visible(near.left_key)}, {visible(near.right_key)}"
+        lines.append(f"  {near.similarity:.3f}  {label}  {ink(keys, DIM)}")
+        lines += [f"         {visible(near.left_text, 160)}", f"         {visible(near.right_text, 160)}"]
+    return "\n".join(lines)
+
+
+def _standing_words(held: Standing) -> str:
+    words = f"{held.higher:,} of {held.pairs:,} pairs of {held.split} score higher"
+    if held.tied > 1:
+        words += f", {held.tied - 1:,} {'others score' if held.tied > 2 else 'other scores'} the same"
+    return f"{words} (top {_share(held.higher + 1, held.pairs)})."
+
+
+def _at_score_words(held: AtScore, trained_on: str) -> str:
+    if held.precision is None:
+        return f"No pair of {held.split} scores as high."
+    return (
+        f"On {held.split}, {held.reaching:,} pairs score as high: {100 * held.precision:.1f} % of them are "
+        f"matches, and they hold {100 * held.recall:.1f} % of all matches"
+        + (" (the model learned from some of them)." if held.split == trained_on else ".")
+    )
+
+
+def _asked_words(asked: dict[str, Any]) -> str:
+    said = {1: "match", 0: "no match", None: asked["state"]}[asked["label"]]
+    use = "to learn from" if asked["purpose"] == "train" else "for an audit"
+    return f"Asked {use} in round {asked['round']} ({asked['why']}): {said}."
+
+
+def _bars(told: Explanation, ink: Any) -> list[str]:
+    """The words that matter most, of both texts beside each other in one list; heaviest first."""
+    words = [("1", word) for word in told.left_words] + [("2", word) for word in told.right_words]
+    words.sort(key=lambda each: (-abs(each[1].loss), each[0], each[1].start))
+    shown = words[:12]
+    if not shown:
+        return ["  (neither text has a word)"]
+    width = max(len(visible(word.text, 32)) for _, word in shown)
+    longest = max(abs(word.loss) for _, word in shown) or 1.0
+    lines = []
+    for side, word in shown:
+        bar = ("█" * round(BAR * abs(word.loss) / longest)) or "▏"
+        code = GREEN if word.loss >= 0 else RED
+        lines.append(f"  {side}  {visible(word.text, 32):<{width}}  {word.loss:+.3f}  {ink(bar, code)}")
+    return lines
+
+
+def _marked(text: str, words: Sequence[Word], colour: bool) -> str:
+    """The text; in colour, the words that carry half of the greatest loss or more stand out."""
+    if not colour or not words:
+        return visible(text, SHOWN)
+    most = max(abs(word.loss) for word in words)
+    parts, at = [], 0
+    for word in words:
+        if most > 0 and abs(word.loss) >= most / 2 and word.end <= SHOWN:
+            code = GREEN if word.loss > 0 else RED
+            parts += [visible(text[at : word.start]), f"{BOLD}{code}{visible(word.text)}{PLAIN}"]
+            at = word.end
+    rest = text[at:] if len(text) <= SHOWN else f"{text[at:SHOWN]}… ({len(text):,} characters)"
+    return "".join(parts) + visible(rest)
+
+
+def _share(part: int, whole: int) -> str:
+    """A percentage with two digits that count."""
+    return f"{100 * part / whole:.2g} %"

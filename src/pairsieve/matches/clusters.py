@@ -1,0 +1,251 @@
+"""Which texts of one collection are the same, all together? Groups that one weak bridge cannot merge.
+
+Connected components of the pairs above a threshold chain: a match between two borderline texts joins
+everything on either side. Here two groups merge only while the *average* cosine over all pairs between them
+reaches the threshold (average linkage). As an average that reaches it has a pair that reaches it, no group
+ever leaves its component: this only splits components, where the bridge is weaker than the threshold on
+average. Rows have length one, so the average over all pairs of two groups is the product of their summed rows
+over the product of their sizes, and nothing but the pairs above the threshold need be looked at.
+
+Labels are kept: labelled matches begin in one group, and a labelled non-match between two groups keeps them
+apart.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsieve.pairs import AllPairs, Ids, Rows, pair_ids, pair_rows
+
+Embeddings = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class GroupFigures:
+    """How well groups agree with what is known: over pairs, and text by text (B³)."""
+
+    pair_precision: float
+    pair_recall: float
+    b3_precision: float
+    b3_recall: float
+
+    def as_json(self) -> dict[str, Any]:
+        made = {}
+        for name, precision, recall in (
+            ("pairwise", self.pair_precision, self.pair_recall),
+            ("b3", self.b3_precision, self.b3_recall),
+        ):
+            total = precision + recall
+            f1 = 2 * precision * recall / total if total else 0.0
+            made[name] = {"precision": precision, "recall": recall, "f1": f1}
+        return made
+
+
+def components(texts: int, ids: Ids) -> Rows:
+    """(texts,) the connected component of each text under pairs `ids`, numbered by their first text."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    left, right = pair_rows(ids)
+    graph = coo_matrix((np.ones(len(ids), np.int8), (left, right)), shape=(texts, texts))
+    return _numbered(connected_components(graph, directed=False)[1])
+
+
+def guarded_clusters(
+    rows: Embeddings, ids: Ids, threshold: float, matches: Ids | None = None, others: Ids | None = None
+) -> Rows:
+    """(n,) the group of each text, numbered by their first text.
+
+    rows: (n, d) unit rows. ids: every pair whose cosine reaches `threshold`, and more do not hurt. matches,
+    others: labelled pairs. The two groups with the highest average merge first; equal averages by the smaller
+    first text, then by the smaller first text of the other group.
+    """
+    nothing = np.empty(0, np.int64)
+    matches, others = (nothing if given is None else given for given in (matches, others))
+    linked = np.concatenate([ids, matches])
+    texts = np.unique(np.concatenate(pair_rows(linked)))  # a text without a link stays alone
+
+    def inside(pairs: Ids) -> Ids:
+        """Pairs of linked texts, under the place of each text among these."""
+        sides = [np.searchsorted(texts, side) for side in pair_rows(pairs)]
+        known = np.isin(pair_rows(pairs)[0], texts) & np.isin(pair_rows(pairs)[1], texts)
+        return pair_ids(sides[0][known], sides[1][known])
+
+    label = np.arange(len(rows))
+    if len(texts):
+        start = components(len(texts), inside(matches))
+        groups = _Groups(np.asarray(rows[texts], np.float64), start)
+        groups.keep_apart(inside(others))
+        groups.link(inside(linked))
+        groups.merge_down_to(float(threshold))
+        label[texts] = len(rows) + groups.of_text()
+    return _numbered(label)
+
+
+def representatives(rows: Embeddings, group: Rows) -> Rows:
+    """(groups,) the medoid of each: the text with the highest average cosine to its group; ties by row."""
+    count = int(group.max(initial=-1)) + 1
+    unit = np.asarray(rows, np.float64)
+    sums = np.zeros((count, unit.shape[1]))
+    np.add.at(sums, group, unit)
+    closeness = np.einsum("nd,nd->n", unit, sums[group])
+    order = np.lexsort((np.arange(len(group)), -np.round(closeness, 9), group))
+    first: Rows = order[np.flatnonzero(np.diff(group[order], prepend=-1))]
+    return first
+
+
+def against_truth(group: Rows, truth: Rows) -> GroupFigures:
+    """Exact figures against the true group of every text, from how many texts each two groups share.
+
+    Pairwise: of the pairs put together, how many belong together, and the other way round. B³ (Bagga and
+    Baldwin): the mean over texts of the share of its group that belongs with it, and of its own that is
+    there.
+    """
+    shared, inverse = np.unique(np.stack([group, truth]), axis=1, return_inverse=True)
+    together = np.bincount(inverse.ravel(), minlength=shared.shape[1]).astype(np.float64)
+    mine, real = np.bincount(group).astype(np.float64), np.bincount(truth).astype(np.float64)
+    both = _pairs(together).sum()
+    return GroupFigures(
+        _share(both, _pairs(mine).sum()),
+        _share(both, _pairs(real).sum()),
+        float((together**2 / mine[shared[0]]).sum() / len(group)),
+        float((together**2 / real[shared[1]]).sum() / len(group)),
+    )
+
+
+def against_labels(group: Rows, matches: Ids, others: Ids) -> GroupFigures:
+    """The same over labelled pairs only: each text counts itself and the texts it has a label with.
+
+    Where every pair is labelled this equals `against_truth`. Labels bought where a model was in doubt are
+    harder than the rest, so these figures are lower than those over all pairs would be.
+    """
+    ids = np.concatenate([matches, others])
+    label = np.arange(len(ids)) < len(matches)
+    left, right = pair_rows(ids)
+    same = group[left] == group[right]
+    texts = np.unique(np.concatenate([left, right]))
+
+    def degree(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
+        ends = np.concatenate([left[mask], right[mask]])
+        met = np.bincount(np.searchsorted(texts, ends), minlength=len(texts))
+        return np.asarray(1.0 + met, np.float64)
+
+    good = degree(same & label)
+    return GroupFigures(
+        _share(float((same & label).sum()), float(same.sum())),
+        _share(float((same & label).sum()), float(label.sum())),
+        float((good / degree(same)).mean()) if len(texts) else 1.0,
+        float((good / degree(label)).mean()) if len(texts) else 1.0,
+    )
+
+
+class _Groups:
+    """Groups of texts under average linkage: sums of rows, sizes, and the groups each is linked with.
+
+    A merged group takes the place of one of the two, with a new version: what the heap holds of it is stale.
+    """
+
+    def __init__(self, rows: NDArray[np.float64], start: Rows) -> None:
+        count = int(start.max(initial=-1)) + 1
+        self._start = start
+        self._sums = np.zeros((count, rows.shape[1]))
+        np.add.at(self._sums, start, rows)
+        self._size = np.bincount(start, minlength=count).astype(np.float64)
+        self._first = np.full(count, len(start))  # the smallest text, which settles ties
+        np.minimum.at(self._first, start, np.arange(len(start)))
+        self._into = np.arange(count)  # merged groups point at what they became part of
+        self._version = [0] * count
+        self._linked: list[set[int]] = [set() for _ in range(count)]
+        self._apart: list[set[int]] = [set() for _ in range(count)]
+
+    def keep_apart(self, ids: Ids) -> None:
+        """Groups with a labelled non-match between them never merge. Inside one group matches have won."""
+        self._note(ids, self._apart)
+
+    def link(self, ids: Ids) -> None:
+        self._note(ids, self._linked)
+
+    def _note(self, ids: Ids, where: list[set[int]]) -> None:
+        for one, other in zip(*(self._start[side].tolist() for side in pair_rows(ids))):
+            if one != other:
+                where[one].add(other)
+                where[other].add(one)
+
+    def merge_down_to(self, threshold: float) -> None:
+        heap: list[tuple[float, int, int, int, int, int, int]] = []
+
+        def offer(one: int, others: list[int]) -> None:
+            average = self._sums[others] @ self._sums[one] / (self._size[others] * self._size[one])
+            for other, value in zip(others, average.tolist()):
+                if value >= threshold - 1e-9:
+                    a, b = (one, other) if self._first[one] < self._first[other] else (other, one)
+                    rank = (-round(value, 12), int(self._first[a]), int(self._first[b]))
+                    heapq.heappush(heap, (*rank, a, b, self._version[a], self._version[b]))
+
+        for one, others in enumerate(self._linked):
+            later = sorted(other for other in others - self._apart[one] if other > one)
+            if later:
+                offer(one, later)
+        while heap:
+            *_, one, other, version, other_version = heapq.heappop(heap)
+            if (self._version[one], self._version[other]) == (version, other_version):
+                self._merge(one, other)
+                free = sorted(self._linked[one] - self._apart[one])
+                if free:
+                    offer(one, free)
+
+    def _merge(self, one: int, other: int) -> None:
+        self._sums[one] += self._sums[other]
+        self._size[one] += self._size[other]
+        self._first[one] = min(self._first[one], self._first[other])
+        self._into[other] = one
+        self._version[one] += 1
+        self._version[other] = -1
+        for near in (self._linked, self._apart):
+            near[one] = (near[one] | near[other]) - {one, other}
+            for neighbour in near[other] - {one}:
+                near[neighbour].discard(other)
+                near[neighbour].add(one)
+            near[other] = set()
+
+    def of_text(self) -> Rows:
+        root = self._into
+        while not np.array_equal(root, root[root]):
+            root = root[root]
+        found: Rows = root[self._start]
+        return found
+
+
+def check_equivalence(space: object, relation: str, where: str) -> None:
+    """Groups make sense where matching is transitive: within one collection of an equivalence relation."""
+    from pairsieve.errors import InputError
+
+    if relation != "equivalence" or not isinstance(space, AllPairs):
+        raise InputError(
+            f"the relation {relation!r} has no groups",
+            where=where,
+            why="groups need one collection in which matching is symmetric and transitive",
+            remedy="List the pairs with pairsieve match; --one-to-one gives each text at most one partner",
+        )
+
+
+def _numbered(label: NDArray[Any]) -> Rows:
+    """The same groups, numbered from 0 in the order of their first text."""
+    _, first, inverse = np.unique(label, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    numbered: Rows = rank[inverse]
+    return numbered
+
+
+def _pairs(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+    return sizes * (sizes - 1) / 2
+
+
+def _share(part: float, whole: float) -> float:
+    return float(part / whole) if whole else 1.0

@@ -1,0 +1,350 @@
+"""How does a report read? One HTML page that needs nothing beside it: no script, no network, no other file.
+
+Every word that comes from a user (texts, keys, names, paths) passes through `_text`, and nothing else does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pairsieve.contracts import Estimate
+from pairsieve.errors import InputError
+from pairsieve.measure.figures import digits
+from pairsieve.report.facts import SEALED, Facts, Measured, Missing, ShownPair
+from pairsieve.report.pictures import Picture, pictures
+from pairsieve.visible import visible
+
+PAGE = "index.html"
+PICTURES = ("learning-curve", "matches-per-round", "precision-recall", "scores", "seconds")
+LONGEST = 700  # characters of a text that are shown
+
+
+def write_report(facts: Facts, out: Path) -> list[Path]:
+    """Write the page and its pictures as PNG into the folder `out`; each file whole or not at all.
+
+    The page is written last. Pictures of an earlier report that this one does not have are removed.
+    """
+    drawn = pictures(facts)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name in set(PICTURES) - {picture.name for picture in drawn}:
+            (out / f"{name}.png").unlink(missing_ok=True)
+        written = [_write(out / f"{picture.name}.png", picture.png) for picture in drawn]
+        return [_write(out / PAGE, page(facts, drawn).encode()), *written]
+    except OSError as error:
+        raise InputError(
+            "the report cannot be written",
+            where=str(out),
+            why=str(error),
+            remedy="Make room there, or choose another folder with --out",
+        ) from error
+
+
+def _write(path: Path, contents: bytes) -> Path:
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    try:
+        unfinished.write_bytes(contents)
+        unfinished.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+    return path
+
+
+def page(facts: Facts, drawn: Sequence[Picture]) -> str:
+    """The whole page."""
+    style = resources.files("pairsieve.report").joinpath("style.css").read_text(encoding="utf-8")
+    parts = [
+        _head(facts),
+        _tiles(facts),
+        _missing(facts.missing),
+        _figures(drawn, _balanced(facts)),
+        _audits(facts),
+        _mistakes(facts),
+        _people(facts),
+        _origin(facts),
+    ]
+    body = "\n".join(part for part in parts if part)
+    name = _text(facts.name)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+        "style-src 'unsafe-inline'; img-src data:\">\n"
+        f"<title>{name}: pairsieve report</title>\n<style>\n{style}</style>\n</head>\n"
+        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+# ── its parts ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _head(facts: Facts) -> str:
+    pool, task = facts.pool, facts.origin.task
+    texts = f"{len(pool.left):,}" if pool.space.symmetric else f"{len(pool.left):,} × {len(pool.right):,}"
+    question = f"Which of the {pool.space.size:,} pairs of {texts} texts match?"
+    lines = [f"{question} Task {_text(task['name'])}, split {_text(pool.name)}. {_text(facts.state)}"]
+    if facts.advice:
+        lines.append(_text(facts.advice))
+    kicker = "pairsieve report" + (
+        f" · last label {_text(facts.last_label[:10])}" if facts.last_label else ""
+    )
+    words = "".join(f'<p class="lead">{line}</p>' for line in lines)
+    return f'<header><p class="kicker">{kicker}</p><h1>{_text(facts.name)}</h1>{words}</header>'
+
+
+def _tiles(facts: Facts) -> str:
+    tiles = [
+        ("Labels bought", f"{facts.labels:,}", f"of a budget of {facts.budget:,}"),
+        ("Matches found", f"{facts.positives:,}", _share(facts.positives, facts.labels)),
+    ]
+    measured = facts.measured
+    if measured is not None:
+        made, interval = measured.figures, measured.interval
+        over = f"over all {made['pairs']:,} pairs of {_text(facts.split or '')}"
+        best, at = made["best_f1"], made["precision_at_recall"]["0.2"]["value"]
+        tiles += [
+            ("Average precision", digits(interval.value), f"{over}; {_range(interval)} on other such texts"),
+            ("Precision at recall 0.2", digits(at), over),
+            ("Best F1", digits(best["value"]), f"at a score of {best['threshold']:.3f}"),
+            (
+                "One match in",
+                f"{made['pairs'] / made['positives']:,.0f}",
+                f"pairs of {_text(facts.split or '')}",
+            ),
+        ]
+    elif facts.audits:
+        last = facts.audits[-1]
+        for name, words in (
+            ("average_precision", "Average precision"),
+            ("precision", "Precision"),
+            ("recall", "Recall"),
+        ):
+            held = last[name]
+            told = f"{digits(held['low'])} to {digits(held['high'])}, by {last['labels']:,} audit labels"
+            tiles.append((words, digits(held["value"]), told))
+    rows = "".join(
+        f"<div><dt>{name}</dt><dd>{value}<small>{more}</small></dd></div>" for name, value, more in tiles
+    )
+    return f'<dl class="tiles">{rows}</dl>'
+
+
+def _missing(missing: Iterable[Missing]) -> str:
+    rows = "".join(
+        f"<li><strong>{_text(each.what)}</strong>: {_text(each.why)}. <span>To have it: "
+        f"<code>{_text(each.how)}</code></span></li>"
+        for each in missing
+    )
+    if not rows:
+        return ""
+    return f'<section class="note"><h2>What is missing here</h2><ul>{rows}</ul></section>'
+
+
+def _figures(drawn: Sequence[Picture], beside: str) -> str:
+    if not drawn:
+        return ""
+    made = "".join(
+        f'<figure id="{picture.name}"><h2>{picture.title}</h2>{picture.svg}<figcaption>{_text(picture.words)}'
+        f"</figcaption><details><summary>The numbers</summary>{_table(picture.columns, picture.rows)}"
+        "</details></figure>"
+        for picture in drawn
+    )
+    return f'<section class="figures">{made}{beside}</section>'
+
+
+def _balanced(facts: Facts) -> str:
+    measured = facts.measured
+    if measured is None or not measured.samples:
+        return ""
+    made, claims = measured.figures, [sample.claims for sample in measured.samples]
+    rows = [
+        ("Pairs", f"{made['pairs']:,}", *(f"{each['pairs']:,}" for each in claims)),
+        ("Matches among them", f"{made['positives']:,}", *(f"{each['positives']:,}" for each in claims)),
+        (
+            "Average precision",
+            digits(made["average_precision"]["value"]),
+            *(digits(each["average_precision"]) for each in claims),
+        ),
+        ("Best F1", digits(made["best_f1"]["value"]), *(digits(each["best_f1"]["value"]) for each in claims)),
+        ("Accuracy at that F1", digits(_accuracy(measured)), *(digits(each["accuracy"]) for each in claims)),
+    ]
+    meant = "; ".join(f"{sample.name}: {sample.what}" for sample in measured.samples)
+    words = (
+        f"{meant[:1].upper()}{meant[1:]}. The scores are the same, only the pairs counted differ. Judge the "
+        "model by all pairs."
+    )
+    if facts.split == facts.pool.name:
+        words += " This split is the one whose pairs were asked about: the model was trained on some of them."
+    names = [sample.name.capitalize() for sample in measured.samples]
+    table = _table(("", "All pairs", *names), rows)
+    title = "What fewer pairs would claim"
+    return f'<div class="card"><h2>{title}</h2>{table}<p class="muted">{_text(words)}</p></div>'
+
+
+def _accuracy(measured: Measured) -> float:
+    """Share of all pairs called right at the best F1: (pairs - missed - false alarms) / pairs."""
+    best, pairs = measured.figures["best_f1"], measured.figures["pairs"]
+    found = best["recall"] * measured.curve.positives
+    false = found / best["precision"] - found if best["precision"] > 0 else 0.0
+    return float((pairs - (measured.curve.positives - found) - false) / pairs)
+
+
+def _audits(facts: Facts) -> str:
+    if not facts.audits:
+        return ""
+    rows = []
+    for audit in facts.audits:
+        told = [_interval(audit[name]) for name in ("precision", "recall", "average_precision")]
+        matches = audit["positives"]
+        rows.append(
+            (
+                str(audit["round"]),
+                f"{audit['labels']:,}",
+                f"{audit['threshold']:.4f}",
+                *told,
+                f"{matches['value']:,.0f} ({matches['low']:,.0f} to {matches['high']:,.0f})",
+            )
+        )
+    columns = ("Round", "Labels", "From score", "Precision", "Recall", "Average precision", "Matches in all")
+    words = (
+        f"Measured over all pairs of {_text(facts.pool.name)} by labels drawn with known chances, never used "
+        f"for training. Intervals: {_text(facts.audits[-1]['precision']['method'])}."
+    )
+    return f"<section><h2>Audits</h2><p>{words}</p>{_table(columns, rows)}</section>"
+
+
+def _mistakes(facts: Facts) -> str:
+    if facts.measured is not None:
+        where = f"of all pairs of {_text(facts.split or '')}"
+        kinds = (
+            (f"Highest-scoring non-matches {where}", facts.measured.false_positives),
+            (f"Lowest-scoring matches {where}", facts.measured.false_negatives),
+        )
+        words = "Where the truth was imputed rather than stated, a “mistake” may be a label that is missing."
+    elif facts.labelled is not None:
+        kinds = (
+            ("Labelled no match, and the model says match", facts.labelled.false_positives),
+            ("Labelled match, and the model says no", facts.labelled.false_negatives),
+        )
+        words = "The model learned from these labels and still disagrees: some may be slips of a labeller."
+    else:
+        return ""
+    columns = "".join(f"<div><h3>{title}</h3>{_pairs(pairs)}</div>" for title, pairs in kinds)
+    return (
+        f'<section><h2>The mistakes worth reading</h2><p class="muted">{words}</p>'
+        f'<div class="two">{columns}</div></section>'
+    )
+
+
+def _pairs(pairs: Sequence[ShownPair]) -> str:
+    if not pairs:
+        return '<p class="muted">None.</p>'
+    items = []
+    for pair in pairs:
+        rank = f", rank {pair.rank:,}" if pair.rank is not None else ""
+        texts = "".join(
+            f'<div><p class="key"><bdi>{_text(key, 120)}</bdi></p>'
+            f'<p dir="auto">{_text(text, LONGEST)}</p></div>'
+            for key, text in ((pair.left_key, pair.left_text), (pair.right_key, pair.right_text))
+        )
+        items.append(
+            f'<li class="pair"><div class="texts">{texts}</div><p class="muted">score {pair.score:.4f}, '
+            f"probability {pair.probability:.3f}{rank}</p></li>"
+        )
+    return f'<ol class="pairs">{"".join(items)}</ol>'
+
+
+def _people(facts: Facts) -> str:
+    people = facts.people
+    if people is None:
+        return ""
+    rows = [
+        (who, *(f"{given[kind]:,}" for kind in ("match", "no_match", "unsure")))
+        for who, given in people.answers.items()
+    ]
+    if people.agreement is not None:
+        alpha = people.agreement
+        words = (
+            f"On the {alpha.n:,} pairs that two or more decided, Krippendorff’s α is {alpha.value:.2f} "
+            f"({alpha.low:.2f} to {alpha.high:.2f}): 1 is perfect agreement, 0 is chance."
+        )
+    else:
+        words = "Agreement is not known: it needs pairs that two or more decided, and answers of both kinds."
+    if people.disputed:
+        words += f" {people.disputed:,} disagreements are not settled."
+    table = _table(("Who", "Match", "No match", "Unsure"), rows)
+    return f"<section><h2>Who answered</h2><p>{words}</p>{table}</section>"
+
+
+def _origin(facts: Facts) -> str:
+    origin = facts.origin
+    commands = "\n".join(_text(line) for line in origin.commands)
+    settings = "".join(
+        f"<tr{' class=chosen' if chosen else ''}><td><code>{_text(key)}</code></td>"
+        f"<td>{_text(value) or '–'}</td><td>{_text(meaning)}</td></tr>"
+        for key, value, meaning, chosen in origin.settings
+    )
+    prints = _table(("What", "Fingerprint (sha256)"), list(origin.fingerprints.items()), numbers=False)
+    splits = _table(
+        ("Split", "Left texts", "Right texts", "Pairs", "Known matches", "Stated non-matches"),
+        [
+            (
+                name,
+                *(f"{row[key]:,}" for key in ("left", "right", "pairs", "positives", "stated_negatives")),
+            )
+            for name, row in origin.task["splits"].items()
+        ],
+    )
+    provenance = _text(json.dumps(origin.task["provenance"], ensure_ascii=False, sort_keys=True), 2000)
+    versions = ", ".join(f"{_text(name)} {_text(version)}" for name, version in origin.versions.items())
+    sealed = "" if facts.split == SEALED else " The test split was not looked at."
+    return (
+        f"<section><h2>To make this again</h2><p>With the task folder of the fingerprint below:</p>"
+        f"<pre>{commands}</pre>{prints}"
+        f"<details open><summary>Settings (bold: not the default)</summary>"
+        f'<div class="scroll"><table class="settings"><thead><tr><th scope="col">Key</th>'
+        f'<th scope="col">Value</th><th scope="col">Meaning</th></tr></thead>'
+        f"<tbody>{settings}</tbody></table></div></details>"
+        f"<details open><summary>Task: {_text(origin.task['name'])}, {_text(origin.task['relation'])}"
+        f"</summary>{splits}"
+        f'<p class="muted">Provenance: {provenance}</p></details></section>'
+        f"<footer><p>{versions}.{sealed}</p></footer>"
+    )
+
+
+# ── words and tables ────────────────────────────────────────────────────────────────────────────────
+
+
+def _text(words: str, most: int | None = None) -> str:
+    """Words as HTML shows them: escaped, and control characters made visible."""
+    return escape(visible(str(words), most))
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> str:
+    """A table with escaped cells; with `numbers`, all columns but the first stand to the right."""
+    head = "".join(f'<th scope="col">{_text(name)}</th>' for name in columns)
+    body = "".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    kind = ' class="numbers"' if numbers else ""
+    return (
+        f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f}\u00a0% of the labels" if whole else "no label yet"
+
+
+def _range(estimate: Estimate) -> str:
+    return f"{digits(estimate.low)} to {digits(estimate.high)}"
+
+
+def _interval(held: dict[str, Any]) -> str:
+    return f"{digits(held['value'])} ({digits(held['low'])} to {digits(held['high'])})"

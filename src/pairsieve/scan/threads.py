@@ -1,0 +1,46 @@
+"""How does work on tiles spread over the cores? A thread to a tile; the products release the GIL."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+
+def in_threads(threads: int, items: Iterable[Any], work: Callable[[Any], None]) -> None:
+    """`work` on every item; the first failure (or Ctrl-C) stops the rest."""
+    stop = threading.Event()
+
+    def guarded(item: Any) -> None:
+        if not stop.is_set():
+            work(item)
+
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for _ in pool.map(guarded, items):
+                pass
+        except BaseException:
+            stop.set()
+            raise
+
+
+class single_thread:
+    """Products inside run on the calling thread alone: the pool already fills the cores."""
+
+    def __enter__(self) -> None:
+        import torch
+
+        self._before = torch.get_num_threads()
+        torch.set_num_threads(1)
+
+    def __exit__(self, *_: object) -> None:
+        import torch
+
+        torch.set_num_threads(self._before)
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

@@ -1,0 +1,74 @@
+"""What waits for somebody's decision? Pairs on which people disagree, and answers that cannot all be right.
+
+A disagreement is about one pair: some say match, some say no match. A contradiction is about several: each
+pair may be agreed upon, but a chain of matches joins two texts that somebody called no match. Whoever decides
+may answer any pair of the chain; the decision counts before the votes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pairsieve.transitivity import Contradiction
+from pairsieve.web.board import WORDS, Board
+
+MOST_SHOWN = 200  # of each kind; more are counted, not sent
+Shown = Callable[[int], dict[str, Any]]  # a pair as the page draws it
+
+
+def disagreements(board: Board, shown: Shown, most: int = MOST_SHOWN) -> list[dict[str, Any]]:
+    """Pairs about which people disagree, ties first, with who said what."""
+    order = sorted(board.disputes, key=lambda pair: board.state(pair) != "open")
+    return [
+        {**shown(pair), "tie": board.state(pair) == "open", "votes": _votes(board, pair)}
+        for pair in order[:most]
+    ]
+
+
+def contradictions(
+    board: Board, found: Sequence[Contradiction], shown: Shown, most: int = MOST_SHOWN
+) -> list[dict[str, Any]]:
+    """Chains of matches and the "no match" between their ends, those that nobody has decided on first.
+
+    The pairs come in the order of the walk, so that each shares a text with the one before; the "no match"
+    that closes it comes last. `decided`: somebody has settled every pair and stands by the answers.
+    """
+    rows: list[dict[str, Any]] = []
+    for each in sorted(found, key=lambda one: is_decided(board, one)):
+        pairs = (*each.chain, each.negative)
+        if len(rows) == most or not all(pair in board.questions for pair in pairs):
+            continue  # asked by another process a moment ago: the next look shows it
+        rows.append(
+            {
+                "pairs": [
+                    {
+                        **shown(pair),
+                        "label": board.state(pair),
+                        "votes": _votes(board, pair),
+                        "settled_by": board.judges.get(pair),
+                    }
+                    for pair in pairs
+                ],
+                "also": each.also,
+                "decided": is_decided(board, each),
+            }
+        )
+    return rows
+
+
+def is_decided(board: Board, contradiction: Contradiction) -> bool:
+    """Whether somebody has settled every pair of it; then it waits for nobody, though nothing follows."""
+    return all(pair in board.settled for pair in (*contradiction.chain, contradiction.negative))
+
+
+def waiting(board: Board, found: Sequence[Contradiction]) -> tuple[int, str]:
+    """(how many decisions wait, a text that changes whenever the queue does)."""
+    undecided = [each for each in found if not is_decided(board, each)]
+    settled = [pair for each in found for pair in (*each.chain, each.negative) if pair in board.settled]
+    mark = hash((tuple(board.disputes), tuple((e.negative, e.chain) for e in found), tuple(settled)))
+    return len(board.disputes) + len(undecided), f"{mark & 0xFFFF_FFFF_FFFF:x}"
+
+
+def _votes(board: Board, pair: int) -> list[dict[str, str]]:
+    return [{"who": name, "label": WORDS[label]} for name, label in board.votes.get(pair, {}).items()]

@@ -1,0 +1,209 @@
+"""Work cut into shards gives the same as work in one piece, to the bit; nothing here needs Ray."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pairsieve.cluster.embedding as embedding
+import pairsieve.cluster.scan as sharded
+import pairsieve.scan
+from pairsieve.artifacts import ArtifactStore
+from pairsieve.cluster import LocalShards, ShardedScan, embedded_rows, open_shards
+from pairsieve.cluster.embedding import SHARD, carried, opened
+from pairsieve.errors import InputError, MissingExtra
+from pairsieve.made import made_questions
+from pairsieve.models import encoder_named
+from pairsieve.pairs import AllPairs, CrossPairs
+from pairsieve.scan import open_scan
+from scan_check import KINDS, check_scan, collected, made_case
+
+KEY = {"encoder": "tiny", "texts": "made"}
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bands of 64 rows, so that a small space has many blocks."""
+    monkeypatch.setattr(sharded, "ALIGN", 64)
+    monkeypatch.setattr(sharded, "WIDEST", 64)
+
+
+# ── scans ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.usefixtures("narrow")
+def test_a_sharded_scan_tells_the_truth(symmetric: bool, kind: str) -> None:
+    """The kit every device passes, on 200 rows in 4 bands."""
+    case = made_case(symmetric, kind, rows=200, columns=150, width=24, seed=1)
+    scan = ShardedScan(LocalShards(workers=4), case.space, case.left, case.right, device="cpu")
+    complaints = {name: wrong for name, wrong in check_scan(scan, case, double=True) if wrong}
+    assert complaints == {}
+
+
+@pytest.mark.parametrize("double", [True, False])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_every_answer_equals_that_of_one_scan_to_the_bit(
+    symmetric: bool, double: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2,300 rows in bands of whole tiles, the last one short; float32 products as well as float64."""
+    for module in (pairsieve.scan, sharded):
+        monkeypatch.setattr(module, "DOUBLE_BELOW", 5e10 if double else 0)
+    monkeypatch.setattr(sharded, "WIDEST", 1024)
+    rng = np.random.default_rng(7)
+    space = AllPairs(2300) if symmetric else CrossPairs(2300, 1500)
+    left, right = (rng.normal(size=(side, 48)).astype(np.float32) for side in space.shape)
+    left[5::50] = left[3]  # copies: ties across bands
+    whole = open_scan(space, left, right, device="cpu")
+    parts = ShardedScan(LocalShards(workers=6), space, left, right, device="cpu")
+    assert len(parts._left) == 3
+    for low, high in ((0.45, 2.0), (-0.02, -0.0195)):
+        mine, theirs = collected(parts, low, high), collected(whole, low, high)
+        assert len(mine[0]) > 100
+        assert np.array_equal(mine[0], theirs[0]) and np.array_equal(mine[1], theirs[1])
+    thresholds = np.unique(whole.scores(space.sample(500, rng)))
+    assert np.array_equal(parts.count_reaching(thresholds), whole.count_reaching(thresholds))
+    some = rng.permutation(space.sample(3000, rng))
+    assert np.array_equal(parts.scores(some), whole.scores(some))
+    for rows in (None, np.array([2299, 0, 1024, 1023])):
+        mine, theirs = parts.neighbours(15, rows), whole.neighbours(15, rows)
+        assert np.array_equal(mine[0], theirs[0]) and np.array_equal(mine[1], theirs[1])
+
+
+@settings(max_examples=20, deadline=None)
+@given(workers=st.integers(1, 40), rows=st.integers(1, 400), symmetric=st.booleans())
+def test_the_cut_holds_every_pair_once(workers: int, rows: int, symmetric: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sharded, "ALIGN", 32)
+        space = AllPairs(rows) if symmetric else CrossPairs(rows, 77)
+        ones = [np.ones((side, 2), np.float32) for side in space.shape]
+        scan = ShardedScan(LocalShards(workers=workers), space, *ones, device="cpu")
+    assert sum(band.count for band in scan._left) == rows
+    assert sum(sharded._pairs(*block) for block in scan._blocks()) == space.size
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.usefixtures("narrow")
+def test_a_block_with_too_many_pairs_is_halved_until_it_fits(
+    symmetric: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """64 × 64 pairs a block and room for 500: halved three times; every pair still comes once."""
+    monkeypatch.setattr(sharded, "MOST_FOUND", 500)
+    space = AllPairs(100) if symmetric else CrossPairs(100, 70)
+    rng = np.random.default_rng(0)
+    left, right = (rng.normal(size=(side, 4)) for side in space.shape)
+    scan = ShardedScan(LocalShards(), space, left, right, device="cpu")
+    pieces: list[int] = []
+    scan.collect(-2.0, 2.0, lambda ids, scores: pieces.append(len(ids)))
+    assert sum(pieces) == space.size and max(pieces) <= 500
+    ids, scores = collected(scan, -2.0, 2.0)
+    assert np.array_equal(ids, space.unrank(np.arange(space.size)))
+    assert np.array_equal(scores, open_scan(space, left, right, device="cpu").scores(ids))
+
+
+def test_rows_that_do_not_fit_the_space_are_refused() -> None:
+    with pytest.raises(InputError, match=r"embeddings of 3 and 3 texts.*has 4 left and 4 right texts"):
+        ShardedScan(LocalShards(), AllPairs(4), np.eye(3, dtype=np.float32))
+
+
+# ── embeddings ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Stopping(LocalShards):
+    """Shards of a process that is killed when it has finished two, and remembers which it began."""
+
+    begun: list[int] = []  # noqa: RUF012  (one list for the story)
+
+    def map_texts(self, work, shared, pieces, words="", gpu=False):  # type: ignore[no-untyped-def]
+        for done, (number, texts) in enumerate(pieces):
+            if done == 2:
+                raise KeyboardInterrupt
+            self.begun.append(number)
+            yield number, work(shared, list(texts))
+
+
+def test_a_killed_embedding_goes_on_at_the_shard_it_was_at(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """50 texts in shards of 10: a run that dies after two is finished by three more, and equals one run."""
+    monkeypatch.setattr(embedding, "TEXTS_A_SHARD", 10)
+    texts = made_questions(50, seed=3).texts
+    encoder = encoder_named(tiny_encoder, device="cpu")
+    at_once = embedded_rows(ArtifactStore(tmp_path / "whole"), KEY, encoder, texts, "left")
+
+    store = ArtifactStore(tmp_path / "killed")
+    Stopping.begun = []
+    with pytest.raises(KeyboardInterrupt):
+        embedded_rows(store, KEY, encoder, texts, "left", Stopping())
+    assert store.find("embeddings", KEY) is None
+    assert len(list((store.folder / SHARD).iterdir())) == 2
+    with pytest.raises(KeyboardInterrupt):
+        embedded_rows(store, KEY, encoder, texts, "left", Stopping())
+    assert Stopping.begun == [0, 1, 2, 3]
+    rows = embedded_rows(store, KEY, encoder, texts, "left")
+    assert np.array_equal(rows, at_once)
+    assert list((store.folder / SHARD).iterdir()) == []  # the whole stands; its parts are gone
+
+
+def test_a_torn_shard_is_embedded_again(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "TEXTS_A_SHARD", 10)
+    texts = made_questions(30, seed=3).texts
+    encoder, store = encoder_named(tiny_encoder, device="cpu"), ArtifactStore(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        embedded_rows(store, KEY, encoder, texts, "left", Stopping())
+    torn = next((store.folder / SHARD).glob("*/rows.npy"))
+    torn.write_bytes(torn.read_bytes()[:-8])
+    rows = embedded_rows(store, KEY, encoder, texts, "left")
+    assert np.array_equal(rows, embedded_rows(ArtifactStore(tmp_path / "b"), KEY, encoder, texts, "left"))
+
+
+def test_one_shard_is_what_the_encoder_gives_and_copies_are_equal(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = encoder_named(tiny_encoder, device="cpu")
+    texts = [*made_questions(20, seed=1).texts, "", "reset my password", ""]
+    rows = embedded_rows(ArtifactStore(tmp_path / "one"), KEY, encoder, texts, "left")
+    assert np.array_equal(rows, encoder.embed(texts, "left"))
+    monkeypatch.setattr(embedding, "TEXTS_A_SHARD", 7)
+    cut = embedded_rows(ArtifactStore(tmp_path / "cut"), KEY, encoder, [*texts, *texts], "left")
+    assert np.array_equal(cut[: len(texts)], cut[len(texts) :])  # a copy in another shard: the same bits
+    assert np.abs(cut[: len(texts)] - rows).max() < 1e-5  # other batches: rounding alone
+    none = embedded_rows(ArtifactStore(tmp_path / "none"), KEY, encoder, [], "left")
+    assert none.shape == (0, 32)
+
+
+def test_a_carried_encoder_embeds_as_the_one_it_was(tiny_encoder: Path) -> None:
+    """It travels as files, prefixes included, and needs no folder once it is open."""
+    encoder = encoder_named(tiny_encoder, 40, "query: ", "passage: ", device="cpu")
+    texts = made_questions(30, seed=5).texts
+    model = carried(encoder, "cpu")
+    assert {"model.safetensors", "head.json"} <= set(model.files)
+    other = opened(model)
+    assert other is opened(model) and not other.folder.exists()
+    for side in ("left", "right"):
+        assert np.array_equal(other.embed(texts, side), encoder.embed(texts, side))
+    assert not np.array_equal(encoder.embed(texts, "left"), encoder.embed(texts, "right"))
+
+
+# ── opening a cluster ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_cluster_that_is_not_there_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert open_shards(None) is None
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtra, match=r"--cluster needs the package ray.*pairsieve\[cluster\]"):
+        open_shards("local")
+    monkeypatch.undo()
+    pytest.importorskip("ray")
+    with pytest.raises(
+        InputError, match=r"--cluster: no Ray cluster answers at '127.0.0.1:1'.*refused.*ray start"
+    ):
+        open_shards("127.0.0.1:1")

@@ -1,0 +1,160 @@
+"""Where the line is drawn: on a curve one can count by hand, from labels, and never from test."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairsieve.errors import InputError
+from pairsieve.matches.evidence import Bought, from_dev, from_labels
+from pairsieve.matches.listing import Known
+from pairsieve.matches.ranking import Ranking
+from pairsieve.matches.wish import Wish, draw_line, line_through, wish_from
+from pairsieve.measure.curve import curve_from_counts, curve_from_scores
+from pairsieve.pairs import AllPairs, CrossPairs, ScoredPairs
+from pairsieve.tasks import Collection
+from pairsieve.tasks.task import one_collection, two_collections
+
+NOTHING = np.empty(0, np.int64)
+
+
+def four_points():
+    """10 matches: the best 4 pairs are matches, then the list gets longer and worse."""
+    return curve_from_counts([0.9, 0.8, 0.7, 0.6], [4, 6, 8, 9], [0, 1, 4, 21], 10)
+
+
+def test_the_line_of_each_wish():
+    """Precision 4/4, 6/7, 8/12, 9/30; recall 0.4, 0.6, 0.8, 0.9; F1 8/14, 12/17, 16/22, 18/40."""
+    curve = four_points()
+    assert draw_line(curve, Wish()).threshold == np.float32(0.7)
+    assert draw_line(curve, Wish()).f1 == pytest.approx(16 / 22)
+    assert draw_line(curve, Wish("precision", 0.8)).threshold == np.float32(0.8)
+    assert draw_line(curve, Wish("recall", 0.9)).precision == pytest.approx(0.3)
+    assert line_through(curve, 0.75).recall == 0.6
+    assert np.isnan(line_through(curve, 0.95).precision)
+
+
+def test_precision_that_dips_and_comes_back_gives_the_longest_list():
+    """1 of 1, 1 of 3, 9 of 11: the third point is precise enough again, and holds more."""
+    curve = curve_from_counts([0.9, 0.8, 0.7], [1, 2, 9], [0, 2, 2], 10)
+    assert draw_line(curve, Wish("precision", 0.8)).threshold == np.float32(0.7)
+
+
+def test_what_cannot_be_reached_is_told_with_the_best_that_can():
+    curve = curve_from_counts([0.9, 0.8], [3, 5], [1, 5], 10)
+    with pytest.raises(InputError, match=r"0\.95 cannot be reached.*best is 0\.7500, at recall 0\.3000"):
+        draw_line(curve, Wish("precision", 0.95))
+    with pytest.raises(InputError, match=r"recall of 0\.9 cannot be reached.*highest is 0\.5000"):
+        draw_line(curve, Wish("recall", 0.9))
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ((0.9, 0.8, None, None), "--precision and --recall together"),
+        ((1.5, None, None, None), "--precision 1.5"),
+        ((None, 0.0, None, None), "--recall 0"),
+        ((None, None, 0, None), "--count 0"),
+        ((None, None, None, float("nan")), "--threshold nan"),
+    ],
+)
+def test_wishes_that_make_no_sense_are_refused(options, words):
+    with pytest.raises(InputError, match=words):
+        wish_from(*options)
+
+
+def listed_ranking(scores, positives=NOTHING, left=20, right=50, truth=False):
+    """The first `len(scores)` pairs of 20 × 50, with given logits."""
+    space = CrossPairs(left, right)
+    texts = [
+        Collection([f"{side}{row}" for row in range(size)], ["t"] * size)
+        for side, size in (("l", left), ("r", right))
+    ]
+    part = two_collections("all", *texts, positives, NOTHING, truth)
+    ids = space.unrank(np.arange(len(scores)))
+    return Ranking(part, 1.0, 0.0, "made", listed=ScoredPairs(ids, np.asarray(scores, np.float32)))
+
+
+def test_labels_tell_the_expected_matches_of_pairs_nobody_asked_about():
+    """Labels drawn at random from a ranking whose rate is known: 1,000 pairs, logit s, rate σ(s).
+
+    The curve must find about as many matches above each threshold as there are in expectation.
+    """
+    rng = np.random.default_rng(5)
+    scores = rng.normal(-1.0, 2.5, 1000)
+    rate = 1 / (1 + np.exp(-scores))
+    ranking = listed_ranking(scores)
+    asked = np.sort(rng.choice(1000, 600, replace=False))
+    labels = rng.random(600) < rate[asked]
+    ids = ranking.listed.ids[asked]
+    bought = Bought(ids, labels, scores[asked])
+    evidence = from_labels(ranking, bought, Known(ids, labels), seed=0)
+    for threshold in (-1.0, 0.0, 1.0):
+        above = scores >= threshold
+        known = (scores[asked] >= threshold) & labels
+        expected = known.sum() + rate[np.setdiff1d(np.flatnonzero(above), asked)].sum()
+        line = line_through(evidence.curve, threshold)
+        assert line.precision == pytest.approx(expected / above.sum(), abs=0.03)
+    precision, recall = evidence.interval(line_through(evidence.listed, 0.0))
+    assert precision.low <= precision.value <= precision.high < 1
+    assert recall.low < recall.high
+
+
+def test_a_list_with_labels_keeps_known_matches_and_drops_known_others():
+    """Ten pairs, logits 5 to -4; the two at 5 and 4 are labelled others, the two at -3 and -4 matches.
+
+    By score down to 0 the list has 6 pairs, 2 of them wrong for sure. As listed it has the 4 unlabelled ones
+    and both labelled matches.
+    """
+    ranking = listed_ranking(np.arange(5, -5, -1))
+    ids = ranking.listed.ids
+    known = Known(ids[[0, 1, 8, 9]], np.array([False, False, True, True]))
+    held_out = np.array([-3.0, -2.0, 2.0, 3.0])
+    evidence = from_labels(ranking, Bought(known.ids, known.labels, held_out), known, seed=0)
+    place = int(np.flatnonzero(evidence.curve.thresholds == 0)[0])
+    found = evidence.curve.true_positives + evidence.curve.false_positives
+    assert found[place] == 6
+    listed = evidence.listed.true_positives + evidence.listed.false_positives
+    assert listed[int(np.flatnonzero(evidence.listed.thresholds == 0)[0])] == 4 + 2
+
+
+def test_labels_of_one_kind_draw_no_line():
+    ranking = listed_ranking([1.0, 0.0])
+    bought = Bought(ranking.listed.ids, np.array([True, True]), np.array([1.0, 0.0]))
+    with pytest.raises(InputError, match="all 2 labels bought are matches"):
+        from_labels(ranking, bought, Known.nothing(), seed=0)
+
+
+def test_dev_counts_each_false_match_as_often_as_the_larger_space_has_it():
+    """Dev: 10 texts (45 pairs); matched: 30 texts (435 pairs). 435/45 pairs but 30/10 texts: 3.22 times."""
+
+    def part(name, size, positives, truth):
+        return one_collection(
+            name, Collection(list(map(str, range(size))), ["t"] * size), positives, NOTHING, truth
+        )
+
+    space = AllPairs(10)
+    positives = space.ids([0, 2], [1, 3])
+    ids = np.unique(space.ids([0, 2, 4], [1, 3, 5]))
+    dev = Ranking(
+        part("dev", 10, positives, True),
+        1.0,
+        0.0,
+        "made",
+        listed=ScoredPairs(ids, np.array([3.0, 1.0, 2.0], np.float32)),
+    )
+    evidence = from_dev(dev, part("all", 30, NOTHING, False))
+    factor = (435 / 45) / (30 / 10)
+    assert evidence.curve.false_positives.tolist() == pytest.approx([0, factor])
+    assert f"{factor:.3g} times" in evidence.words
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=40))
+def test_no_threshold_beats_the_line_of_the_best_f1(pairs):
+    scores = np.array([score for score, _ in pairs], np.float32)
+    match = np.array([label for _, label in pairs])
+    if not match.any():
+        return
+    line = draw_line(curve_from_scores(scores[match], scores[~match]), Wish())
+    every = [2 * (match & (scores >= t)).sum() / ((scores >= t).sum() + match.sum()) for t in range(10)]
+    assert line.f1 == pytest.approx(max(every))
