@@ -732,8 +732,11 @@ def test_a_changed_answer_is_trained_and_measured_again(tiny_encoder: Path, tmp_
     ledger.answer([Answer(id, at % 2) for at, id in enumerate(ids)], who="anna", source="page")
     assert Campaign(folder).run() == Step("finished", 1)
     before = Campaign(folder).figures()[1]
+    assert "changed" not in Campaign(folder).status()["rounds"][0]
     ledger.answer([Answer(ids[0], 1)], who="anna", source="page")
+    assert Campaign(folder).status()["rounds"][0]["changed"]  # until `run` has looked again
     assert Campaign(folder).run() == Step("finished", 1)
+    assert "changed" not in Campaign(folder).status()["rounds"][0]
     after = Campaign(folder).figures()[1]
     assert (before["positives"], after["positives"]) == (10, 11)
     assert before["model"] != after["model"] and before["head"] != after["head"]

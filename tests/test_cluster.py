@@ -11,16 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pairsieve.cluster.embedding as embedding
+import pairsieve.cluster.neighbours as indexed
 import pairsieve.cluster.scan as sharded
 import pairsieve.scan
 from pairsieve.artifacts import ArtifactStore
-from pairsieve.cluster import LocalShards, ShardedScan, embedded_rows, open_shards
+from pairsieve.cluster import LocalShards, ShardedScan, embedded_rows, index_by_shards, open_shards
 from pairsieve.cluster.embedding import SHARD, carried, opened
 from pairsieve.errors import InputError, MissingExtra
 from pairsieve.made import made_questions
 from pairsieve.models import encoder_named
 from pairsieve.pairs import AllPairs, CrossPairs
-from pairsieve.scan import open_scan
+from pairsieve.scan import open_scan, unit_rows
+from pairsieve.search import index_neighbours
 from scan_check import KINDS, check_scan, collected, made_case
 
 KEY = {"encoder": "tiny", "texts": "made"}
@@ -110,6 +112,49 @@ def test_a_block_with_too_many_pairs_is_halved_until_it_fits(
 def test_rows_that_do_not_fit_the_space_are_refused() -> None:
     with pytest.raises(InputError, match=r"embeddings of 3 and 3 texts.*has 4 left and 4 right texts"):
         ShardedScan(LocalShards(), AllPairs(4), np.eye(3, dtype=np.float32))
+
+
+# ── indexes ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def unit_sides(symmetric: bool, rows: int = 700) -> tuple[AllPairs | CrossPairs, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(5)
+    space = AllPairs(rows) if symmetric else CrossPairs(rows, rows + 200)
+    left, right = (unit_rows(rng.normal(size=(side, 16)).astype(np.float32)) for side in space.shape)
+    return space, left, left if symmetric else right
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_one_index_asked_by_shards_is_the_index_itself(
+    symmetric: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """700 rows ask in 7 shares; the index travels as bytes."""
+    monkeypatch.setattr(indexed, "BATCH", 100)
+    space, left, right = unit_sides(symmetric)
+    columns, scores = index_neighbours(space, left, right, 10)
+    found, theirs = index_by_shards(LocalShards(workers=4), space, left, right, 10)
+    assert np.array_equal(scores, theirs)
+    assert np.array_equal(np.sort(columns, axis=1), np.sort(found, axis=1))
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_several_indexes_find_the_best_of_what_each_finds(
+    symmetric: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Indexes over 250 rows each; one machine and many cut alike, and a text is not its own neighbour."""
+    monkeypatch.setattr(indexed, "ROWS_AN_INDEX", 250)
+    monkeypatch.setattr(indexed, "BATCH", 100)
+    space, left, right = unit_sides(symmetric)
+    alone = index_by_shards(None, space, left, right, 10)
+    many = index_by_shards(LocalShards(workers=4), space, left, right, 10)
+    assert np.array_equal(alone[0], many[0]) and np.array_equal(alone[1], many[1])
+    truth, _ = open_scan(space, left, right, device="cpu").neighbours(10)
+    assert np.mean([np.isin(true, found).mean() for true, found in zip(truth, many[0])]) > 0.9
+    assert all(len(set(row)) == 10 for row in many[0].tolist())
+    if symmetric:
+        assert not (many[0] == np.arange(700)[:, None]).any()
+    rows = np.broadcast_to(np.arange(700)[:, None], many[0].shape)
+    assert np.allclose(np.einsum("nkd,nkd->nk", left[rows], right[many[0]]), many[1], atol=1e-5)
 
 
 # ── embeddings ──────────────────────────────────────────────────────────────────────────────────────

@@ -18,10 +18,10 @@ import pairsieve.cluster.scan as sharded
 from made_task import begin, made_task, picture
 from pairsieve.campaign import Campaign
 from pairsieve.cli import all_commands
-from pairsieve.cluster import RayShards, ShardedScan
+from pairsieve.cluster import RayShards, ShardedScan, index_by_shards
 from pairsieve.errors import InputError, PairsieveError
 from pairsieve.pairs import AllPairs
-from pairsieve.scan import open_scan
+from pairsieve.scan import open_scan, unit_rows
 
 ray = pytest.importorskip("ray", reason="needs pip install 'pairsieve[cluster]'")
 pytestmark = [
@@ -222,3 +222,6 @@ def test_a_million_pairs_on_a_cluster_equal_one_scan(nodes: Nodes) -> None:
     assert np.array_equal(parts.count_reaching(thresholds), whole.count_reaching(thresholds))
     mine, theirs = parts.neighbours(10), whole.neighbours(10)
     assert np.array_equal(mine[0], theirs[0]) and np.array_equal(mine[1], theirs[1])
+    unit = unit_rows(rows)
+    alone, many = (index_by_shards(shards, space, unit, unit, 10) for shards in (None, RayShards()))
+    assert np.array_equal(alone[0], many[0]) and np.array_equal(alone[1], many[1])

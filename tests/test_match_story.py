@@ -238,10 +238,22 @@ def test_three_commands_from_two_files_to_a_list(tmp_path, tiny_encoder):
     assert (tmp_path / "run" / "matches.csv").is_file()
 
 
+def test_a_threshold_from_an_audit(trained, tmp_path):
+    """Labels drawn to measure draw the line; they are listed as labelled, and never trained on."""
+    called("audit", trained["one"], "--budget", 80)
+    found = called(
+        *("match", trained["one"], "--split", "train", "--from", "audit", "--recall", 0.5),
+        *("--out", tmp_path / "m.csv"),
+    )
+    assert found["threshold"]["from"] == "audit" and "80 labels" in found["threshold"]["words"]
+    assert found["look"]["used"] == "first look"
+    assert found["threshold"]["recall"] >= 0.5
+
+
 def test_refusals_say_what_to_do(trained, tmp_path, tiny_encoder):
     one, two, out = trained["one"], trained["two"], tmp_path / "m.csv"
     assert "flatter" in refused("match", one, "--from", "test", "--out", out)
-    assert "pairsieve audit" in refused("match", one, "--from", "audit", "--split", "train", "--out", out)
+    assert "pairsieve audit" in refused("match", two, "--from", "audit", "--split", "train", "--out", out)
     assert "Let it end in" in refused("match", one, "--out", tmp_path / "m.xlsx")
     assert "no split 'tset'" in refused("match", one, "--split", "tset", "--out", out)
     assert "has no groups" in refused("cluster", two, "--out", out)

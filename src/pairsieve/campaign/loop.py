@@ -25,7 +25,15 @@ from pairsieve.artifacts import ArtifactStore, key_digest, load_array, save_arra
 from pairsieve.campaign.again import look_again
 from pairsieve.campaign.checks import check_settings
 from pairsieve.campaign.figures import read_json, read_sealed, round_line, write_sealed
-from pairsieve.campaign.guidance import advice_after, infer_open, known_pairs, save_opinion, stop_reason
+from pairsieve.campaign.guidance import (
+    advice_after,
+    answers_changed,
+    infer_open,
+    known_pairs,
+    labels_digest,
+    save_opinion,
+    stop_reason,
+)
 from pairsieve.campaign.view import View
 from pairsieve.contracts import LabelSource, MapShards, Selection, generator_for
 from pairsieve.errors import InputError, SettingsError
@@ -172,7 +180,8 @@ class Campaign:
                 elif step.name == "train":
                     say(round_line(self._train_and_measure(step.round)))
                 else:
-                    if read_sealed(self._round_file("advice", step.round)) is None:
+                    advice = read_sealed(self._round_file("advice", step.round))
+                    if advice is None or answers_changed(self.ledger, step.round, advice):
                         self._advise(step.round, None)
                     return step
 
@@ -207,6 +216,8 @@ class Campaign:
             row |= {k: v for k, v in figures.get(count.round, {}).items() if k not in row}
             advice = read_sealed(self._round_file("advice", count.round))
             audit = read_sealed(self._round_file("audit", count.round))
+            if answers_changed(self.ledger, count.round, figures.get(count.round)):
+                row["changed"] = True  # an answer is another one since: the next run makes the figures anew
             more = {"advice": advice, "audit": audit}
             rounds.append(row | {name: said for name, said in more.items() if said})
         return {
@@ -378,6 +389,7 @@ class Campaign:
             "threshold": -matcher.bias / matcher.weight if matcher.weight > 0 else None,
             "search": info["search"],
             "model": self._model_key(number),
+            "rests_on": labels_digest(self.ledger, number),
             "seconds": {phase: round(spent, 3) for phase, spent in seconds.items()},
         }
         write_sealed(self._round_file("round", number), row)
@@ -491,7 +503,8 @@ class Campaign:
 
     def search(self, number: int) -> tuple[PairSearch, Trained]:
         """The search over the training split by a round's matcher, as the settings ask for it."""
-        from pairsieve.search import ExactSearch, NeighbourSearch, index_neighbours, neighbour_recall
+        from pairsieve.cluster import index_by_shards
+        from pairsieve.search import ExactSearch, NeighbourSearch, neighbour_recall
 
         matcher, told, space = self.matcher(number), self.settings, self.split.space
         left, right = self.embeddings(matcher, self.split, number)
@@ -505,7 +518,7 @@ class Campaign:
         mine = unit_rows(left)
         yours = mine if right is None else unit_rows(right)
         count = min(told.neighbours, space.shape[1] - space.symmetric)
-        columns, scores = index_neighbours(space, mine, yours, count, told.search)
+        columns, scores = index_by_shards(self.shards, space, mine, yours, count, told.search)
         recall = neighbour_recall(scan, columns, generator_for(told.seed, number, "recall"), told.recall_rows)
         return NeighbourSearch(
             space, columns, scores, f"{told.search}, {count} neighbours a row", recall

@@ -166,7 +166,7 @@ def status(folder: Path = _DIR, as_json: bool = _JSON) -> None:
         "waiting": f"Waiting for {now['next']['waiting']:,} labels of round {now['next']['round']}.",
         "ready": f"Next: {now['next']['step']} round {now['next']['round']} (pairsieve run {folder}).",
     }[now["state"]]
-    show(now, as_json, f"{rounds_table(now)}\n\n{_advice(now)}{words}")
+    show(now, as_json, f"{rounds_table(now)}\n\n{_advice(now)}{_changed(now, folder)}{words}")
 
 
 def _equal_rounds(labels: int, rounds: int) -> Schedule:
@@ -180,6 +180,14 @@ def _equal_rounds(labels: int, rounds: int) -> Schedule:
             remedy="Lower --rounds, or raise --labels",
         )
     return Schedule(first_batch=labels // rounds, growth=1.0, rounds=rounds)
+
+
+def _changed(now: dict[str, Any], folder: Path) -> str:
+    """That figures are older than the answers, as a line of its own."""
+    rounds = ", ".join(str(row["round"]) for row in now["rounds"] if row.get("changed"))
+    if not rounds:
+        return ""
+    return f"Answers have changed since round {rounds} was measured: pairsieve run {folder} does it again.\n"
 
 
 def _advice(now: dict[str, Any]) -> str:

@@ -12,7 +12,16 @@ cluster. What is built on it gives the same on either, to the bit:
 
 from pairsieve.cluster.embedding import embedded_rows
 from pairsieve.cluster.local import LocalShards
+from pairsieve.cluster.neighbours import index_by_shards
 from pairsieve.cluster.on_ray import RayShards, open_shards
 from pairsieve.cluster.scan import ShardedScan, scan_by
 
-__all__ = ["LocalShards", "RayShards", "ShardedScan", "embedded_rows", "open_shards", "scan_by"]
+__all__ = [
+    "LocalShards",
+    "RayShards",
+    "ShardedScan",
+    "embedded_rows",
+    "index_by_shards",
+    "open_shards",
+    "scan_by",
+]

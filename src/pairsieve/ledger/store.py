@@ -5,7 +5,6 @@ Everything is a transaction: it is there whole once the call has returned, and n
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -42,7 +41,7 @@ from pairsieve.ledger.memo import Mark, Memo
 from pairsieve.ledger.migrations import MIGRATIONS
 from pairsieve.ledger.records import Answers, Questions, RoundCount, Votes
 from pairsieve.ledger.schema import answers, current_labels, meta, questions, standing_answers
-from pairsieve.ledger.upkeep import Verification, export_events, vacuum, verify
+from pairsieve.ledger.upkeep import Verification, digest, export_events, vacuum, verify
 from pairsieve.pairs import Ids, Mask, is_member
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -374,11 +373,15 @@ class Ledger:
 
     def asked(self, through: int | None = None) -> Ids:
         """Sorted ids of every pair asked, for training and audit, in rounds up to and with `through`."""
-        query = sa.select(questions.c.pair).order_by(questions.c.pair)
-        if through is not None:
-            query = query.where(questions.c.round <= through)
-        with self._reading() as connection:
-            return column(connection, query)
+        query = sa.select(questions.c.pair, questions.c.round).order_by(questions.c.pair)
+
+        def read() -> tuple[Ids, Ids]:
+            with self._reading() as connection:
+                ids, rounds = columns(connection, query, 2)
+            return np.array(ids, np.int64), np.array(rounds, np.int64)
+
+        ids, rounds = self._memo.get(self._mark(), "asked", read)
+        return ids.copy() if through is None else ids[rounds <= through]
 
     def open_questions(self, round: int | None = None, purpose: str | None = None) -> Ids:
         """Pairs that wait, in the order of asking: nobody's answer stands, or the votes are tied."""
@@ -448,15 +451,8 @@ class Ledger:
 
     def digest(self) -> str:
         """sha256 of all questions and answers in order, without times: equal for equal histories."""
-        total = hashlib.sha256()
         with self._reading() as connection:
-            for table in (questions, answers):
-                skipped = ("number", "asked_at", "answered_at", "token", "chain")
-                told = [each for each in table.c if each.name not in skipped]
-                total.update(f"{table.name}\n".encode())
-                for row in connection.execute(sa.select(*told).order_by(table.c.number)):
-                    total.update(json.dumps(list(row)).encode() + b"\n")
-        return total.hexdigest()
+            return digest(connection)
 
     def verify(self) -> Verification:
         """Is everything as it was written? Counts, links, orphans, guards, seals, and the database itself."""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pairsieve.errors import InputError, nearest
 from pairsieve.pairs import Ids, PairSpace, Scores
@@ -49,10 +50,28 @@ def score_of(place: float, values: NDArray[np.float64]) -> float | None:
 
 def read_embeddings(path: Path, space: PairSpace) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
     """float32 rows from an .npz: `texts` (n, d) for one collection, `left` and `right` for two."""
-    where = str(path)
     wanted = ("texts",) if space.symmetric else ("left", "right")
     counts = space.shape[:1] if space.symmetric else space.shape
-    arrays = _read_arrays(path, wanted, counts)
+    return _checked(_read_arrays(path, wanted, counts), wanted, counts, str(path))
+
+
+def checked_embeddings(
+    left: ArrayLike, right: ArrayLike | None, space: PairSpace
+) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+    """float32 rows from arrays in memory: `left` (n, d), and `right` (m, d) for two collections only."""
+    if space.symmetric != (right is None):
+        raise InputError(
+            "embeddings of a right side" if space.symmetric else "no embeddings of the right side",
+            why=f"the split has {'one collection' if space.symmetric else 'two collections'}",
+            remedy="Leave `right` out" if space.symmetric else "Give `right` as well",
+        )
+    arrays = [np.asarray(array) for array in (left, right) if array is not None]
+    return _checked(arrays, ("left", "right")[: len(arrays)], space.shape[: len(arrays)], "embeddings")
+
+
+def _checked(
+    arrays: Sequence[NDArray[Any]], wanted: Sequence[str], counts: Sequence[int], where: str
+) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
     floats = [
         _floats(f"{where}, array {name!r}", array, rows) for name, array, rows in zip(wanted, arrays, counts)
     ]

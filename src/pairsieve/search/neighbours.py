@@ -80,6 +80,13 @@ def index_neighbours(
     `lists` defaults to 4·√n, `probes` to 16: at a million texts that visits one in 250 of them, and
     `neighbour_recall` says what it cost.
     """
+    return found_in(built_index(right, count, kind, lists, probes), left, count, space.symmetric)
+
+
+def built_index(
+    right: NDArray[np.float32], count: int, kind: str = "faiss-ivf", lists: int = 0, probes: int = 0
+) -> Any:
+    """The Faiss index over unit rows (m, d), ready to be asked for `count` nearest."""
     import faiss
 
     if kind not in INDEXES:
@@ -100,13 +107,21 @@ def index_neighbours(
         index.hnsw.efSearch = max(probes or 64, 2 * count)
     for first in tracked(range(0, size, BATCH), "indexing"):
         index.add(right[first : first + BATCH])
-    spare = 1 if space.symmetric else 0  # a text finds itself: ask for one more, then drop it
+    return index
+
+
+def found_in(
+    index: Any, left: NDArray[np.float32], count: int, symmetric: bool, first_row: int = 0
+) -> tuple[NDArray[np.int64], Scores]:
+    """Each left row's `count` nearest in an index; in a symmetric space row i is the index's own row
+    `first_row + i`, and not its own neighbour."""
+    spare = 1 if symmetric else 0  # a text finds itself: ask for one more, then drop it
     columns = np.empty((len(left), count), np.int64)
     scores = np.empty((len(left), count), np.float32)
     for first in tracked(range(0, len(left), BATCH), "searching the index"):
         values, found = index.search(left[first : first + BATCH], count + spare)
         if spare:
-            own = found == np.arange(first, first + len(found))[:, None]
+            own = found == first_row + np.arange(first, first + len(found))[:, None]
             own[~own.any(axis=1), -1] = True  # where it did not find itself, the farthest one goes
             values = values[~own].reshape(len(found), count)
             found = found[~own].reshape(len(found), count)

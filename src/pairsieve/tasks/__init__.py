@@ -7,6 +7,7 @@ from pairsieve.tasks.matching import matching_task
 from pairsieve.tasks.qqp import qqp_task
 from pairsieve.tasks.tables import tables_task
 from pairsieve.tasks.task import Collection, Split, Task
+from pairsieve.tasks.texts import texts_task
 from pairsieve.tasks.wikiqa import wikiqa_task
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "qqp_task",
     "save_task",
     "tables_task",
+    "texts_task",
     "wikiqa_task",
 ]

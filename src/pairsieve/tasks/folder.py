@@ -23,7 +23,7 @@ VERSION = 1
 _AGAIN = "Make the task again with 'pairsieve data …'"
 
 
-def save_task(task: Task, folder: Path) -> None:
+def save_task(task: Task, folder: Path | str) -> None:
     """Write the task folder whole or not at all; only a folder this function wrote is ever replaced."""
     folder = Path(folder).resolve()
     check_replaceable(folder)
@@ -43,7 +43,7 @@ def save_task(task: Task, folder: Path) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def load_task(folder: Path) -> Task:
+def load_task(folder: Path | str) -> Task:
     """Read a task folder; every file is checked against its fingerprint and the counts of task.json."""
     folder = Path(folder)
     about = _read_about(folder)

@@ -35,7 +35,7 @@ from pairsieve.tasks.truth import (
 class Side:
     """How to read one table: `text` columns or a `template`, a `key` column, and the file's own ways."""
 
-    path: Path
+    path: Path | str | Table
     text: Sequence[str] = ()
     template: str | None = None
     key: str | None = None
@@ -45,14 +45,14 @@ class Side:
 
 
 def tables_task(
-    left: Path | Side,
-    right: Path | Side | None = None,
+    left: Path | str | Side,
+    right: Path | str | Side | None = None,
     *,
     text: Sequence[str] = (),
     template: str | None = None,
     key: str | None = None,
-    matches: Path | None = None,
-    labels: Path | None = None,
+    matches: Path | str | Table | None = None,
+    labels: Path | str | Table | None = None,
     relation: str | None = None,
     split: str | None = None,
     encoding: str | None = None,
@@ -72,7 +72,7 @@ def tables_task(
     kind = _relation(relation, len(sides))
     _check_different(sides)
     tables = [
-        read_table(side.path, encoding=side.encoding, delimiter=side.delimiter, quotes=side.quotes)
+        _opened(side.path, encoding=side.encoding, delimiter=side.delimiter, quotes=side.quotes)
         for side in sides
     ]
     collections = [_collection(table, side) for table, side in zip(tables, sides)]
@@ -85,11 +85,11 @@ def tables_task(
         if path is None:
             stated.append(Stated(np.empty(0, np.int64), np.empty(0, bool)))
         else:
-            table = read_table(Path(path), lenient=True)
+            table = _opened(path, lenient=True)
             files.append(table)
             stated.append(read_stated(table, space, one.keys, other.keys, owners, only_matches))
     has_truth = matches is not None
-    where = str(matches or labels or sides[0].path)
+    where = _words(matches or labels or sides[0].path)
     positives = np.union1d(stated[0].positives, stated[1].positives)
     negatives = stated[1].negatives
     closed = closure(len(one), positives, where) if has_truth and space.symmetric else positives
@@ -121,11 +121,19 @@ def tables_task(
         "keys": [side.key or "row number from 0" for side in sides],
         "files": [table.provenance() for table in files],
     }
-    default_name = sides[0].path.name.split(".", 1)[0] or "tables"
+    default_name = tables[0].path.name.split(".", 1)[0] or "tables"
     return Task(name or default_name, kind, splits, provenance, report | found)
 
 
-def _side(side: Path | Side, shared: Side) -> Side:
+def _opened(source: Path | str | Table, **ways: Any) -> Table:
+    return source if isinstance(source, Table) else read_table(Path(source), **ways)
+
+
+def _words(source: Path | str | Table) -> str:
+    return str(source.path if isinstance(source, Table) else source)
+
+
+def _side(side: Path | str | Side, shared: Side) -> Side:
     """A side with what it leaves open filled in from the options that hold for both."""
     if not isinstance(side, Side):
         side = Side(Path(side), quotes=shared.quotes)
@@ -170,10 +178,11 @@ def _relation(relation: str | None, tables: int) -> str:
 
 
 def _check_different(sides: Sequence[Side]) -> None:
-    if len(sides) == 2 and sides[0].path.resolve() == sides[1].path.resolve():
+    files = [Path(side.path).resolve() for side in sides if not isinstance(side.path, Table)]
+    if len(files) == 2 and files[0] == files[1]:
         raise InputError(
             "both tables are the same file",
-            where=str(sides[0].path),
+            where=_words(sides[0].path),
             why="the pairs within one table are unordered, and a row is no pair with itself",
             remedy="Leave --right out to find the duplicates of one table",
         )

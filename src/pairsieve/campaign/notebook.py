@@ -1,0 +1,71 @@
+"""How does a campaign, or a list it made, look in a notebook? One small table, nothing loaded from anywhere.
+
+Every word that comes from a user (paths, keys, texts) passes through `shown`; numbers are written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+from pairsieve.visible import visible
+
+LONGEST = 200  # characters of a text that a cell shows
+LONGEST_FOOT = 2000
+_CELL = "padding:2px 8px;text-align:{}"
+
+
+def campaign_html(now: dict[str, Any]) -> str:
+    """`Campaign.status()` as a heading, a table of rounds and a closing sentence."""
+    head = f"{now['campaign']}: {now['strategy']} on {now['task']}, {now['budget']:,} labels in all"
+    rows, split = [], ""
+    for row in now["rounds"]:
+        ap = row.get("average_precision", {}).get("value")
+        split = next(iter(row.get("measures", {})), split)
+        figures = (f"{row['round']}", f"{row['labels']:,}", f"{row['positives']:,}")
+        rows.append((*figures, "–" if ap is None else f"{ap:.4f}"))
+    said = [row["advice"]["sentence"] for row in now["rounds"] if "advice" in row]
+    foot = [f"AP: exact, over all pairs of {split}."] if split else []
+    foot += [_state(now), *said[-1:]]
+    return html_table(head, ("round", "labels", "positives", "AP"), rows, " ".join(foot))
+
+
+def html_table(
+    head: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    foot: str = "",
+    words: Sequence[str] = (),
+) -> str:
+    """A table with a caption; the columns named in `words` are aligned as words, the others as numbers."""
+    sides = ["left" if column in words else "right" for column in columns]
+
+    def line(cells: Sequence[str], tag: str, more: str = "") -> str:
+        made = (
+            f'<{tag}{more} style="{_CELL.format(side)}">{shown(cell)}</{tag}>'
+            for cell, side in zip(cells, sides)
+        )
+        return f"<tr>{''.join(made)}</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    caption = f'<caption style="text-align:left;font-weight:bold">{shown(head)}</caption>'
+    table = (
+        f"<table>{caption}<thead>{line(columns, 'th', ' scope="col"')}</thead><tbody>{body}</tbody></table>"
+    )
+    return f"<div>{table}{f'<p>{shown(foot, 2000)}</p>' if foot else ''}</div>"
+
+
+def shown(words: str, most: int = LONGEST) -> str:
+    """Somebody else's words as HTML: what could be a tag is no tag, what cannot be seen is made visible."""
+    return escape(visible(words, most))
+
+
+def _state(now: dict[str, Any]) -> str:
+    step = now["next"]
+    return {
+        "finished": "Finished.",
+        "stopped": f"Stopped after round {step['round']}, as asked: {now.get('reason', '')}.",
+        "waiting": f"Waiting for {step['waiting']:,} labels of round {step['round']}.",
+        "ready": f"Next: {step['step']} round {step['round']}.",
+    }[now["state"]]
