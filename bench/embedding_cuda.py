@@ -77,6 +77,7 @@ def main() -> None:
             "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
             "size": f"{len(texts):,} texts, {Path(args.encoder).name}",
             "cosine_gap": gap,
+            "machine": torch.cuda.get_device_name(),
         }
         args.json.write_text(json.dumps([row], indent=1))
 

@@ -195,7 +195,7 @@ def claims(result: dict[str, Any]) -> list[dict[str, Any]]:
         selection = next(key for key in seconds if key.startswith("select") and key.endswith("second"))
         size = f"{seconds['pairs']:,} pairs, {seconds['width']} dimensions"
         for claim, ours, bare, wanted in (
-            (f"exact uncertain selection ({selection.split(',')[0]})", selection, "one bf16", asked[0]),
+            (f"exact uncertain selection ({selection.rsplit(',', 1)[0]})", selection, "one bf16", asked[0]),
             ("exact average precision", "exact evaluation, second", "six bf16", asked[1]),
         ):
             peer = seconds[f"bare product, {bare}"]

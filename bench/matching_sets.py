@@ -14,6 +14,9 @@ figures are. For each set one campaign is run, and its matches are listed severa
     one to one    the same, at most one partner a text
     with cross    a second look that reads both texts with a cross-encoder (--cross; wants a GPU)
 
+F1 is over all pairs, labelled ones included (they are in the pool); `unasked` is F1 over the pairs nobody was
+asked about, and `best F1` that of the best threshold, which looks at the truth.
+
 Each campaign stays in --out and is resumed by running again. --data holds one folder a set, of any layout
 that `pairsieve data matching` knows.
 """
@@ -28,8 +31,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pairsieve.campaign import Campaign, create_campaign
 from pairsieve.matches.finding import Ways, find_matches, part_named
+from pairsieve.matches.listing import read_list
+from pairsieve.pairs import is_member
 from pairsieve.settings import Schedule
 from pairsieve.tasks import matching_task, save_task
 
@@ -94,6 +101,7 @@ def one_set(args: argparse.Namespace, source: Path, seed: int) -> list[dict[str,
                 "positives": bought["positives"],
                 "average_precision": truth["average_precision"],
                 **{figure: truth["list"][figure] for figure in ("precision", "recall", "f1")},
+                "unasked_f1": unasked_f1(campaign, Path(found["out"])),
                 "best_f1": truth["best_f1"]["value"],
                 "campaign_seconds": seconds,
                 "match_seconds": time.perf_counter() - began,
@@ -103,9 +111,22 @@ def one_set(args: argparse.Namespace, source: Path, seed: int) -> list[dict[str,
     return rows
 
 
+def unasked_f1(campaign: Campaign, out: Path) -> float:
+    """F1 of a list over the pairs nobody was asked about: labels bought neither help nor count."""
+    part, asked = campaign.split, campaign.ledger.asked()
+    left = {key: row for row, key in enumerate(part.left.keys)}
+    right = {key: row for row, key in enumerate(part.right.keys)}
+    rows = [(left[row["left"]], right[row["right"]]) for row in read_list(out)]
+    ids = np.sort(part.space.ids(*zip(*rows))) if rows else np.empty(0, np.int64)
+    listed, true = (some[~is_member(some, asked)] for some in (ids, part.positives))
+    found = int(is_member(listed, true).sum())
+    return 2 * found / max(len(listed) + len(true), 1)
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     """Means over seeds, a line a set and way."""
-    head = ("set", "way", "labels", "positives", "AP", "precision", "recall", "F1", "best F1", "goal", "DIAL")
+    figures_shown = ("AP", "precision", "recall", "F1", "unasked", "best F1", "goal", "DIAL")
+    head = ("set", "way", "labels", "positives", *figures_shown)
     lines = [f"{head[0]:<15}{head[1]:<13}" + "".join(f"{word:>10}" for word in head[2:])]
     for name, way in dict.fromkeys((row["set"], row["way"]) for row in rows):
         mine = [row for row in rows if (row["set"], row["way"]) == (name, way)]
@@ -113,7 +134,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         def mean(figure: str, mine: list[dict[str, Any]] = mine) -> float:
             return statistics.mean(row[figure] for row in mine)
 
-        figures = ("average_precision", "precision", "recall", "f1", "best_f1")
+        figures = ("average_precision", "precision", "recall", "f1", "unasked_f1", "best_f1")
         known = [f"{known[name]:.3f}" if name in known else "-" for known in (GOALS, DIAL)]
         lines.append(
             f"{name:<15}{way:<13}{mean('labels'):>10,.0f}{mean('positives'):>10,.0f}"

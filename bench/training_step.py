@@ -143,6 +143,7 @@ def main() -> None:
                 "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
                 "size": f"{sum(p.numel() for p in network.parameters()) / 1e6:.0f}M parameters",
                 "loss_gap": gap,
+                "machine": torch.cuda.get_device_name(),
             }
         )
     if args.json:

@@ -1,8 +1,17 @@
-"""Writes docs/cli.md and docs/settings.md from the code: `make docs`. A test fails where they are stale."""
+"""Writes docs/cli.md and docs/settings.md from the code, and what the examples of docs/library.md print.
+
+`make docs` does it. A test fails where they are stale.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import math
+import os
+import re
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +50,47 @@ def settings_page() -> str:
 
 
 PAGES = {"cli.md": cli_page, "settings.md": settings_page}
+LIBRARY = "library.md"
+_EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
+_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+
+
+def with_outputs(page: str) -> str:
+    """The page with what its Python blocks print, run from top to bottom in the current folder."""
+    names: dict[str, Any] = {"__name__": "example"}
+
+    def run(found: re.Match[str]) -> str:
+        code, shown = found.groups()
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, f"docs/{LIBRARY}", "exec"), names)
+        if shown is None:
+            if printed.getvalue():
+                raise ValueError(f"an example prints something and the page does not show it:\n{code}")
+            return found.group()
+        return f"```python\n{code}```\n\n```text\n{printed.getvalue().rstrip()}\n```"
+
+    return _EXAMPLE.sub(run, page)
+
+
+def nearly_equal(one: str, other: str) -> bool:
+    """Equal words, and numbers within 5 % or 0.03 of each other: processors differ in the last digits."""
+    if _NUMBER.sub("0", one) != _NUMBER.sub("0", other):
+        return False
+    pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other))
+    numbers = ((float(a.replace(",", "")), float(b.replace(",", ""))) for a, b in pairs)
+    return all(math.isclose(a, b, rel_tol=0.05, abs_tol=0.03) for a, b in numbers)
+
 
 if __name__ == "__main__":
     for name, page in PAGES.items():
         (HERE / name).write_text(page())
         print(f"docs/{name}", file=sys.stderr)
+    before, start = (HERE / LIBRARY).read_text(), Path.cwd()
+    with tempfile.TemporaryDirectory() as empty:
+        os.chdir(empty)
+        after = with_outputs(before)
+        os.chdir(start)
+    if not nearly_equal(before, after):
+        (HERE / LIBRARY).write_text(after)
+        print(f"docs/{LIBRARY}", file=sys.stderr)

@@ -39,7 +39,8 @@ class Nodes:
 
         little = {"object_store_memory": 80 * 2**20}
         self._little = little
-        head = {"num_cpus": 0, "include_dashboard": False, **little}
+        noticed = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3}  # a death, in 3 s
+        head = {"num_cpus": 0, "include_dashboard": False, "_system_config": noticed, **little}
         self.cluster = Cluster(initialize_head=True, head_node_args=head)
         self.living: dict[str, Any] = {}
         for _ in range(2):

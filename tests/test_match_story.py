@@ -15,7 +15,7 @@ from pairsieve.campaign import Campaign
 from pairsieve.cli import all_commands
 from pairsieve.errors import InputError
 from pairsieve.matches import listing
-from pairsieve.matches.listing import Known, band_cuts, list_bands
+from pairsieve.matches.listing import Known, band_cuts, list_bands, read_list
 from pairsieve.matches.ranking import Ranking, first_look
 from pairsieve.pairs import is_member
 from pairsieve.settings import Schedule
@@ -95,6 +95,19 @@ def test_count_gives_so_many_and_the_threshold_all_above(trained, tmp_path):
     found = called("match", folder, "--out", tmp_path / "b.csv", "--threshold", -1, "--scores-only")
     assert found["matches"] == 3600  # all of 60 × 60
     assert found["look"]["used"] == "first look"
+
+
+def test_every_kind_of_file_reads_back_the_same(trained, tmp_path):
+    """Keys are texts even where they look like numbers; the label is 1 or None."""
+    read = {}
+    for kind in ("csv", "jsonl", "parquet"):
+        out = tmp_path / f"m.{kind}"
+        called("match", trained["two"], "--out", out, "--count", 12)
+        read[kind] = list(read_list(out))
+    assert len(read["csv"]) == 12 and read["csv"] == read["jsonl"]
+    assert [row["left"] for row in read["parquet"]] == [row["left"] for row in read["csv"]]
+    assert {row["label"] for row in read["parquet"]} <= {1, None}
+    assert len(list(read_list(tmp_path / "m.csv", 5))) == 5
 
 
 def test_one_to_one_names_no_unlabelled_text_twice(trained, tmp_path):

@@ -108,6 +108,9 @@ class Explanation:
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    def __str__(self) -> str:
+        return words_of(self)
+
 
 def explain(
     campaign: Campaign,

@@ -88,7 +88,7 @@ def create_campaign(
     where each round buys `growth` times the last. measure: splits measured after each round. cache: a folder
     of embeddings shared between campaigns. cluster: as `pairsieve run --cluster`.
     """
-    allowed = {field.name for field in fields(CampaignSettings)} - _NOT_TOLD
+    allowed = {field.name for field in fields(CampaignSettings)} - NOT_TOLD
     unknown = sorted(set(settings) - allowed)
     if unknown:
         raise SettingsError(f"There is no setting {unknown[0]!r}. {nearest(unknown[0], allowed)}.")
@@ -108,12 +108,10 @@ def create_campaign(
     return open_campaign(folder, cache=cache, cluster=cluster)
 
 
-_NOT_TOLD = {"task", "task_fingerprint", "measure_splits", "schedule"}  # arguments of their own
+NOT_TOLD = {"task", "task_fingerprint", "measure_splits", "schedule"}  # they have arguments of their own
 
 
-def open_campaign(
-    folder: Place, *, cache: Folder | None = None, cluster: str | None = None
-) -> Campaign:
+def open_campaign(folder: Place, *, cache: Folder | None = None, cluster: str | None = None) -> Campaign:
     """The campaign in a folder, to be looked at or gone on with: `.run()`, `.status()`, `.figures()`."""
     if isinstance(folder, Campaign):
         return folder
@@ -156,9 +154,7 @@ class Question:
         return self.left_key, self.right_key
 
 
-def open_questions(
-    campaign: Place, *, count: int | None = None, split: str | None = None
-) -> list[Question]:
+def open_questions(campaign: Place, *, count: int | None = None, split: str | None = None) -> list[Question]:
     """The pairs that wait for a label, in the order of asking; `split`: of an audit of that split."""
     from pairsieve.campaign.audits import audit_place
     from pairsieve.pairs import pair_rows
@@ -166,9 +162,7 @@ def open_questions(
     place = audit_place(open_campaign(campaign), split)
     left, right = (side.tolist() for side in pair_rows(place.ledger.open_questions()[:count]))
     mine, yours = place.part.left, place.part.right
-    return [
-        Question(mine.keys[a], yours.keys[b], mine.texts[a], yours.texts[b]) for a, b in zip(left, right)
-    ]
+    return [Question(mine.keys[a], yours.keys[b], mine.texts[a], yours.texts[b]) for a, b in zip(left, right)]
 
 
 def answer_questions(
@@ -244,7 +238,7 @@ def evaluate_model(campaign: Place, split: str = "test", *, round: int | None = 
     from pairsieve.measure.figures import exact_figures
 
     campaign = open_campaign(campaign)
-    number = _trained_round(campaign, round)
+    number = trained_round(campaign, round)
     part = _with_truth(campaign.task, split, str(campaign.folder))
     left, right = campaign.embeddings(campaign.matcher(number), part, number)
     found, curve = exact_figures(
@@ -395,7 +389,7 @@ def explain_pair(
     examples: int = 3,
     count_all: bool = True,
 ) -> Explanation:
-    """Why the latest model scores the pair of two keys as it does; printed, a page of words."""
+    """Why the latest model scores the pair of two keys as it does; `str()` of it is for a person."""
     from pairsieve.explain import explain
 
     return explain(open_campaign(campaign), left, right, split, examples, count_all)
@@ -432,7 +426,7 @@ def export_model(campaign: Place, out: Folder, *, round: int | None = None) -> P
     from safetensors import SafetensorError
 
     campaign, target = open_campaign(campaign), Path(out)
-    matcher = campaign.matcher(_trained_round(campaign, round))
+    matcher = campaign.matcher(trained_round(campaign, round))
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{target} exists and is not empty", remedy="Choose a new folder for the model")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -457,7 +451,8 @@ def export_model(campaign: Place, out: Folder, *, round: int | None = None) -> P
 # ── what several need ───────────────────────────────────────────────────────────────────────────────
 
 
-def _trained_round(campaign: Campaign, wanted: int | None) -> int:
+def trained_round(campaign: Campaign, wanted: int | None = None) -> int:
+    """The round whose model is meant: the latest, or the one wanted, if there is such a model."""
     latest = campaign.latest()
     if latest == 0:
         raise InputError(

@@ -34,6 +34,7 @@ from pairsieve.campaign.guidance import (
     save_opinion,
     stop_reason,
 )
+from pairsieve.campaign.notebook import campaign_html
 from pairsieve.campaign.view import View
 from pairsieve.contracts import LabelSource, MapShards, Selection, generator_for
 from pairsieve.errors import InputError, SettingsError
@@ -119,6 +120,12 @@ class Campaign:
         self.shards = shards
         self._seconds: dict[str, float] = {}
 
+    def __repr__(self) -> str:
+        return f"Campaign({str(self.folder)!r})"
+
+    def _repr_html_(self) -> str:
+        return campaign_html(self.status())
+
     # ── what it is about ────────────────────────────────────────────────────────────────────────
 
     @cached_property
@@ -152,6 +159,7 @@ class Campaign:
         told = self.settings
         device = None if told.device == "auto" else told.device
         encoder = encoder_named(told.encoder, told.max_length, told.left_prefix, told.right_prefix, device)
+        encoder.token_cache.store = self.shared  # a collection is tokenised once, for all campaigns
         more: dict[str, Any] = {"shared": False} if told.separate_encoders else {}
         if told.learning_rate is not None:
             more["learning_rate"] = told.learning_rate

@@ -48,12 +48,11 @@ def html_table(
         )
         return f"<tr>{''.join(made)}</tr>"
 
-    body = "".join(line(row, "td") for row in rows)
     caption = f'<caption style="text-align:left;font-weight:bold">{shown(head)}</caption>'
-    table = (
-        f"<table>{caption}<thead>{line(columns, 'th', ' scope="col"')}</thead><tbody>{body}</tbody></table>"
-    )
-    return f"<div>{table}{f'<p>{shown(foot, 2000)}</p>' if foot else ''}</div>"
+    names = line(columns, "th", ' scope="col"')
+    body = "".join(line(row, "td") for row in rows)
+    below = f"<p>{shown(foot, LONGEST_FOOT)}</p>" if foot else ""
+    return f"<div><table>{caption}<thead>{names}</thead><tbody>{body}</tbody></table>{below}</div>"
 
 
 def shown(words: str, most: int = LONGEST) -> str:

@@ -14,7 +14,7 @@ from pairsieve.errors import PairsieveError
 
 ORDER = (
     *("demo", "data", "init", "run", "label", "status", "audit", "evaluate", "draw", "match", "cluster"),
-    *("export", "serve", "report", "explain", "ask", "import", "ask-model", "ledger"),
+    *("export", "serve", "report", "explain", "ask", "import", "ask-model", "ledger", "experiment"),
 )
 
 
@@ -54,6 +54,7 @@ def all_commands() -> typer.Typer:
     import pairsieve.cli.data
     import pairsieve.cli.demo
     import pairsieve.cli.evaluate
+    import pairsieve.cli.experiment
     import pairsieve.cli.explain
     import pairsieve.cli.label
     import pairsieve.cli.labels

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from pairsieve.cli import app, say, show
-from pairsieve.errors import InputError, nearest
-
-if TYPE_CHECKING:
-    from pairsieve.settings import Schedule
+from pairsieve.errors import InputError
 
 _DIR = typer.Argument(..., help="The campaign folder.")
 _JSON = typer.Option(False, "--json", help="Print as JSON.")
@@ -71,6 +67,7 @@ def init(
 ) -> None:
     """Create a campaign: what to ask about, and how much."""
     from pairsieve.campaign import create_campaign
+    from pairsieve.library import equal_rounds, portable_encoder
     from pairsieve.settings import Schedule
 
     if match is not None:
@@ -88,10 +85,10 @@ def init(
         folder,
         task,
         strategy=strategy,
-        encoder=_portable_encoder(encoder),
+        encoder=portable_encoder(encoder),
         learner=learner,
         recipe=recipe,
-        schedule=_equal_rounds(labels, 10 if rounds is None else rounds)
+        schedule=equal_rounds(labels, 10 if rounds is None else rounds)
         if labels is not None
         else Schedule(first_batch=first_batch, growth=growth, rounds=4 if rounds is None else rounds),
         seed=seed,
@@ -169,19 +166,6 @@ def status(folder: Path = _DIR, as_json: bool = _JSON) -> None:
     show(now, as_json, f"{rounds_table(now)}\n\n{_advice(now)}{_changed(now, folder)}{words}")
 
 
-def _equal_rounds(labels: int, rounds: int) -> Schedule:
-    """So many labels in equal rounds; where they do not divide, a few less."""
-    from pairsieve.settings import Schedule
-
-    if not 1 <= rounds <= labels:
-        raise InputError(
-            f"--labels {labels} in {rounds} rounds",
-            why="a round buys at least one",
-            remedy="Lower --rounds, or raise --labels",
-        )
-    return Schedule(first_batch=labels // rounds, growth=1.0, rounds=rounds)
-
-
 def _changed(now: dict[str, Any], folder: Path) -> str:
     """That figures are older than the answers, as a line of its own."""
     rounds = ", ".join(str(row["round"]) for row in now["rounds"] if row.get("changed"))
@@ -207,31 +191,13 @@ def export(
 
     The head that turns a cosine into a probability (head.json) and a model card lie beside it.
     """
-    from safetensors import SafetensorError
-
     from pairsieve.campaign import Campaign
+    from pairsieve.library import export_model, trained_round
 
     campaign = Campaign(folder)
-    number = _trained_round(campaign, round_)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} exists and is not empty", remedy="Choose a new folder for the model")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = out.with_name(f".{out.name}.{os.getpid()}.unfinished")
+    number = trained_round(campaign, round_)
+    export_model(campaign, out, round=number)
     matcher = campaign.matcher(number)
-    try:
-        matcher.save(unfinished)
-        if out.exists():
-            out.rmdir()
-        unfinished.replace(out)
-    except (OSError, SafetensorError) as error:
-        raise InputError(
-            "the model cannot be written",
-            where=str(out),
-            why=getattr(error, "strerror", None) or str(error),
-            remedy="Make room there, or choose another folder",
-        ) from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     show(
         {"model": str(out), "round": number, "weight": matcher.weight, "bias": matcher.bias},
         as_json,
@@ -249,48 +215,14 @@ def evaluate_campaign(
     cluster: str | None = None,
 ) -> None:
     """`pairsieve evaluate DIR`: exact figures of the latest model over all pairs of a split."""
-    from pairsieve.campaign import Campaign
-    from pairsieve.cluster import open_shards
-    from pairsieve.measure.figures import exact_figures, figures_table
+    from pairsieve.library import evaluate_model, open_campaign
 
-    cache = Path(os.environ["PAIRSIEVE_CACHE"]) if "PAIRSIEVE_CACHE" in os.environ else None
-    campaign = Campaign(folder, cache, open_shards(cluster))
-    number = _trained_round(campaign, round_)
-    if split not in campaign.task.splits:
-        raise InputError(
-            f"no split {split!r}", where=str(folder), remedy=nearest(split, campaign.task.splits)
-        )
-    part = campaign.task.splits[split]
-    if not part.has_truth or len(part.positives) == 0:
-        raise InputError(
-            f"split {split!r} has no {'positives' if part.has_truth else 'truth'}",
-            where=str(folder),
-            why="average precision needs the label of every pair",
-            remedy="Measure a split whose matches are all known",
-        )
-    left, right = campaign.embeddings(campaign.matcher(number), part, number)
-    scan = campaign.scan(part.space, left, right)
-    found, curve = exact_figures(scan, part.positives, part.stated_negatives)
-    answer = {"task": campaign.task.name, "split": split, "round": number, **found}
+    campaign = open_campaign(folder, cache=os.environ.get("PAIRSIEVE_CACHE"), cluster=cluster)
+    found = evaluate_model(campaign, split, round=round_)
     if plot is not None:
-        from pairsieve.report.plots import pr_curve
-
-        pr_curve(
-            curve, plot, f"{campaign.task.name}, {split}: {part.space.size:,} pairs", pairs=part.space.size
-        )
+        found.plot(plot)
         say(f"Precision-recall curve: {plot}")
-    show(answer, as_json, f"After round {number}. {figures_table(answer)}")
-
-
-def _trained_round(campaign: Any, wanted: int | None) -> int:
-    latest: int = campaign.latest()
-    if latest == 0:
-        raise InputError(
-            "no round is complete yet", where=str(campaign.folder), remedy=f"pairsieve run {campaign.folder}"
-        )
-    if wanted is not None and not 1 <= wanted <= latest:
-        raise InputError(f"there is no model of round {wanted}", remedy=f"Choose a round from 1 to {latest}")
-    return latest if wanted is None else wanted
+    show(found.figures, as_json, str(found))
 
 
 def _balance(folder: Path) -> str:
@@ -300,11 +232,6 @@ def _balance(folder: Path) -> str:
     if not rounds:
         raise InputError("that campaign has no labels yet", where=str(folder), remedy="Run it first")
     return f"{rounds[-1]['positives']}/{rounds[-1]['labels']}"
-
-
-def _portable_encoder(name: str) -> str:
-    """A folder is kept as an absolute path, so that `run` finds it from anywhere; a name stays a name."""
-    return str(Path(name).resolve()) if Path(name).is_dir() else name
 
 
 def rounds_table(now: dict[str, Any]) -> str:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pairsieve.campaign import Campaign
 
 SOURCES = ("labels", "dev", "audit")
-LOOK_AGAIN_AT_MOST = 200_000  # texts up to which a second look is tried without being asked for
+LOOK_AGAIN_AT_MOST = 200_000  # texts a side up to which a second look is tried without being asked for
 ASSIGN_AT_MOST = 50_000_000  # pairs that a one-to-one assignment takes into memory
 
 
@@ -258,7 +258,7 @@ def _tries_again(campaign: Campaign, part: Split, ways: Ways, wish: Wish, source
                 remedy="Give one of them",
             )
         return bool(ways.again or ways.cross)
-    small = sum(map(max, (part.space.shape, campaign.split.space.shape))) <= LOOK_AGAIN_AT_MOST
+    small = max(*part.space.shape, *campaign.split.space.shape) <= LOOK_AGAIN_AT_MOST
     labels = campaign.ledger.labels(through=campaign.latest())[1]
     plain = ways.search == "exact" and source != "audit" and wish.kind != "threshold"
     return small and plain and enough(labels)

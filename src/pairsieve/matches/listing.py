@@ -9,6 +9,7 @@ renamed at the end.
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import uuid
@@ -171,6 +172,40 @@ def write_list(
                 rows += len(ids)
                 found += int(is_member(ids, part.positives).sum()) if part.has_truth else 0
     return rows, found
+
+
+def read_list(path: Path, most: int | None = None) -> Iterator[dict[str, Any]]:
+    """The first `most` rows (or all) of a table that `table_writer` wrote, one dictionary a row, as a stream.
+
+    Numbers are numbers, an empty cell is None, whatever kind of file it is.
+    """
+    return itertools.islice(_rows_from(Path(path)), most)
+
+
+def _rows_from(path: Path) -> Iterator[dict[str, Any]]:
+    check_out(path)
+    if path.suffix.lower() == ".parquet":
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(path) as parquet:
+            for batch in parquet.iter_batches(ROWS_AT_ONCE):
+                yield from batch.to_pylist()
+        return
+    with path.open(encoding="utf-8", newline="") as file:
+        if path.suffix.lower() == ".jsonl":
+            yield from map(json.loads, file)
+            return
+        for row in csv.DictReader(file):
+            yield {name: _number(name, cell) for name, cell in row.items()}
+
+
+def _number(name: str, cell: str) -> Any:
+    """A CSV cell as it was given to the writer; keys and texts stay what they are."""
+    if name in ("score", "probability"):
+        return float(cell) if cell else None
+    if name in ("label", "cluster", "size"):
+        return int(cell) if cell else None
+    return cell
 
 
 @contextmanager
