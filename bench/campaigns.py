@@ -2,6 +2,10 @@
 
     python bench/campaigns.py --task TASK --encoder FOLDER --seeds 3 [--strategy uncertainty] [--rounds 4]
         [--learner full] [--recipe best|paper] [--left-prefix P] [--right-prefix P] [--out FOLDER]
+    python bench/campaigns.py --task TASK --encoder NAME --recipe paper --rows-of FILE.json --results results
+
+`pairsieve experiment recipes` has the same cells and keeps more of each; the second form puts figures that
+this bench printed (`--json`) among the stored results of experiments.
 
 Each seed is a campaign of its own in --out, resumable like any other; the test split is measured exactly,
 once, after the last round. Prints one row a strategy: mean and standard error over seeds, positives
@@ -15,9 +19,11 @@ import json
 import statistics
 import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pairsieve.campaign import Campaign, create_campaign, round_line
+from pairsieve.experiments.results import Row, latest, write_rows
 from pairsieve.settings import Schedule
 
 
@@ -72,6 +78,55 @@ def one_campaign(args: argparse.Namespace, strategy: str, seed: int, cache: Path
     }
 
 
+def rows_of(path: Path, task: str, encoder: str, recipe: str, device: str) -> list[Row]:
+    """Figures that this bench wrote with --json, as rows of the experiment `recipes`."""
+    made = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    found = []
+    for run in json.loads(path.read_text()):
+
+        def add(model: str, number: int, split: str, measure: str, value: float, run: dict = run) -> None:
+            cosine = model == "cosine"
+            found.append(
+                Row(
+                    experiment="recipes",
+                    task=task,
+                    task_fingerprint="",
+                    encoder=encoder,
+                    encoder_fingerprint="",
+                    model=model,
+                    learner="full" if cosine else "",
+                    recipe=recipe if cosine else "",
+                    strategy=run["strategy"] if cosine else "",
+                    seed_set="static" if cosine else "",
+                    schedule="2048x1.5x4" if cosine else "",
+                    seed=run["seed"] if cosine else 0,
+                    round=number,
+                    labels=run["asked"][number - 1] if number else 0,
+                    split=split,
+                    measure=measure,
+                    counting="distinct",
+                    value=value,
+                    low=value,
+                    high=value,
+                    n=0,
+                    method="exact",
+                    device=device,
+                    made_at=made,
+                    source=f"python bench/campaigns.py --task {task} --encoder {encoder} --recipe {recipe}",
+                )
+            )
+
+        if run["asked"] != [2048, 5120, 9728, 16640]:
+            raise SystemExit(f"{path}: not four rounds from 2048 with growth 1.5")
+        add("untrained", 0, "test", "average_precision", run["frozen_average_precision"])
+        for number, (ap, positives) in enumerate(zip(run["dev_by_round"], run["positives_by_round"]), 1):
+            add("cosine", number, "dev", "average_precision", ap)
+            add("cosine", number, "train", "positives_found", positives)
+        add("cosine", 4, "test", "average_precision", run["average_precision"])
+        add("cosine", 4, "test", "precision_at_recall_0.2", run["precision_at_recall_0.2"])
+    return latest(found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -94,7 +149,15 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=None)
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--json", type=Path, default=None, help="also write the rows here")
+    parser.add_argument("--rows-of", type=Path, default=None, help="only convert what --json wrote before")
+    parser.add_argument("--results", type=Path, default=Path("results"))
     args = parser.parse_args()
+    if args.rows_of:
+        encoder = Path(str(args.encoder)).name
+        target = args.results / f"bench-campaigns.{args.task.name}.{encoder}.{args.recipe}.parquet"
+        write_rows(target, rows_of(args.rows_of, args.task.name, encoder, args.recipe, args.device))
+        print(target)
+        return
     args.out = args.out or Path(tempfile.mkdtemp(prefix="campaigns-"))
     args.out.mkdir(parents=True, exist_ok=True)
     rows = []

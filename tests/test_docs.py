@@ -39,6 +39,12 @@ def test_every_command_in_the_readme_exists_with_its_options(line):
     assert {word for word in words if word.startswith("--")} <= known
 
 
+def test_the_readme_tells_of_every_verb():
+    table = (ROOT / "README.md").read_text().split("## The verbs")[1]
+    told = set(re.findall(r"`([a-z-]+)`", "".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))))
+    assert told == set(typer.main.get_command(all_commands()).commands)
+
+
 def test_links_in_the_docs_lead_somewhere():
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "bench" / "README.md"]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):

@@ -158,7 +158,9 @@ def test_a_budget_is_said_in_labels_or_in_batches(tmp_path):
     assert equal.settings.schedule.batches() == (30, 30, 30)
     assert growing.settings.schedule.batches() == (20, 40, 80)
     assert growing.settings.measure_splits == ("dev",)
-    measured = ps.create_campaign(tmp_path / "m", task, measure=["test"], strategy="random", seed=3)
+    measured = ps.create_campaign(
+        tmp_path / "m", task, measure=["test"], labels=30, strategy="random", seed=3
+    )
     told = measured.settings
     assert (told.measure_splits, told.strategy, told.seed) == (("test",), "random", 3)
 
@@ -217,6 +219,19 @@ def test_figures_are_those_of_the_commands(trained):
     )
     assert "Nearest labelled pairs" in str(told)
     assert str(ps.write_report(trained).page) == by_command("report", folder)["report"]
+
+
+def test_new_texts_are_matched_in_place_of_the_tasks(trained, tmp_path):
+    texts = ps.Collection(["x", "y", "z"], ["how do i reset my password"] * 2 + ["a glacier"])
+    listed = ps.find_matches(trained, tmp_path / "new.jsonl", collection=texts, count=1)
+    assert [(row["left"], row["right"]) for row in listed] == [("x", "y")]
+    assert (listed.figures["split"], listed.figures["pairs"]) == ("new", 3)
+    groups = ps.find_clusters(trained, tmp_path / "new.parquet", collection=texts, threshold=0.9999)
+    assert {row["key"]: row["size"] for row in groups} == {"x": 2, "y": 2, "z": 1}
+    with pytest.raises(InputError, match="--split and --collection together"):
+        ps.find_matches(trained, split="test", collection=texts)
+    with pytest.raises(InputError, match="Add --collection"):
+        ps.find_matches(trained, right=texts)
 
 
 def test_an_evaluation_prints_as_a_table_and_draws_its_curve(trained, tmp_path):

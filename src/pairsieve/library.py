@@ -28,7 +28,7 @@ from pairsieve.campaign.notebook import html_table
 from pairsieve.contracts import Answer, Estimate
 from pairsieve.errors import InputError, SettingsError, nearest
 from pairsieve.settings import CampaignSettings, Schedule
-from pairsieve.tasks import Split, Task, load_task
+from pairsieve.tasks import Collection, Split, Task, load_task
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -333,6 +333,8 @@ def find_matches(
     count: int | None = None,
     threshold: float | None = None,
     split: str | None = None,
+    collection: Collection | Folder | None = None,
+    right: Collection | Folder | None = None,
     source: str | None = None,
     search: str = "exact",
     second_look: bool | None = None,
@@ -345,15 +347,16 @@ def find_matches(
 
     The line is that of the best F1, or of the precision, recall or count you want, or a threshold; it is
     chosen on labels, dev or an audit (`source`), never on test. Rows have left, right, score, probability.
+    collection: new texts, or a table read as the task's was, in place of the task's (`right`: of its right).
     """
-    from pairsieve.matches.finding import Ways, find_matches, part_named
+    from pairsieve.matches.finding import Ways, find_matches
     from pairsieve.matches.wish import wish_from
 
     campaign = open_campaign(campaign)
     wish = wish_from(precision, recall, count, threshold)
     ways = Ways(source, _known_search(search), second_look, cross, one_to_one, texts, not scores_only)
     path = campaign.folder / "matches.csv" if out is None else Path(out)
-    return Listed(path, find_matches(campaign, part_named(campaign, split), path, wish, ways))
+    return Listed(path, find_matches(campaign, _part(campaign, split, collection, right), path, wish, ways))
 
 
 def find_clusters(
@@ -364,20 +367,21 @@ def find_clusters(
     recall: float | None = None,
     threshold: float | None = None,
     split: str | None = None,
+    collection: Collection | Folder | None = None,
     source: str | None = None,
     search: str = "exact",
     texts: bool = False,
     scores_only: bool = False,
 ) -> Listed:
     """Write the group of every text to `out` (the campaign's clusters.csv), with its representative."""
-    from pairsieve.matches.finding import Ways, find_clusters, part_named
+    from pairsieve.matches.finding import Ways, find_clusters
     from pairsieve.matches.wish import wish_from
 
     campaign = open_campaign(campaign)
     wish = wish_from(precision, recall, None, threshold)
     ways = Ways(source, _known_search(search), False, texts=texts, known=not scores_only)
     path = campaign.folder / "clusters.csv" if out is None else Path(out)
-    return Listed(path, find_clusters(campaign, part_named(campaign, split), path, wish, ways))
+    return Listed(path, find_clusters(campaign, _part(campaign, split, collection), path, wish, ways))
 
 
 def explain_pair(
@@ -475,6 +479,32 @@ def _with_truth(task: Task, name: str, where: str) -> Split:
             remedy="Measure a split whose matches are all known",
         )
     return part
+
+
+def _part(
+    campaign: Campaign,
+    split: str | None,
+    collection: Collection | Folder | None,
+    right: Collection | Folder | None = None,
+) -> Split:
+    """The split named, or one made of new texts."""
+    from pairsieve.matches.finding import new_part, part_named
+    from pairsieve.tasks.again import like_the_task
+
+    if collection is None:
+        if right is not None:
+            raise InputError("--right describes a new table", remedy="Add --collection")
+        return part_named(campaign, split)
+    if split is not None:
+        raise InputError("--split and --collection together", remedy="Give one of them")
+    sides = [
+        given
+        if given is None or isinstance(given, Collection)
+        else like_the_task(campaign.task, side, Path(given))
+        for side, given in enumerate((collection, right))
+    ]
+    assert sides[0] is not None
+    return new_part(campaign, sides[0], sides[1])
 
 
 def _known_search(search: str) -> str:

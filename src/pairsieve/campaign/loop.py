@@ -7,21 +7,18 @@ before a kill is found again, and a torn artifact is built again.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pairsieve.artifacts import ArtifactStore, key_digest, load_array, save_array
+from pairsieve.artifacts import load_array, save_array
 from pairsieve.campaign.again import look_again
 from pairsieve.campaign.checks import check_settings
 from pairsieve.campaign.figures import read_json, read_sealed, round_line, write_sealed
@@ -35,29 +32,20 @@ from pairsieve.campaign.guidance import (
     stop_reason,
 )
 from pairsieve.campaign.notebook import campaign_html
+from pairsieve.campaign.scoring import Scoring, digest_of
 from pairsieve.campaign.view import View
-from pairsieve.contracts import LabelSource, MapShards, Selection, generator_for
-from pairsieve.errors import InputError, SettingsError
-from pairsieve.ledger import Ledger, open_ledger
-from pairsieve.pairs import Ids, PairSpace, is_member, pair_rows
+from pairsieve.contracts import LabelSource, Selection, generator_for
+from pairsieve.errors import SettingsError
+from pairsieve.pairs import Ids, is_member, pair_rows
 from pairsieve.settings import (
     CAMPAIGN_FILE,
     CampaignSettings,
-    load_settings,
     portable_task,
     save_settings,
 )
 from pairsieve.sources import TruthSource
 from pairsieve.strategies import Named, strategy_named
-from pairsieve.tasks import Collection, Split, Task, load_task
-
-if TYPE_CHECKING:
-    from pairsieve.campaign.view import Trained
-    from pairsieve.models import Encoder, FullLearner, ProjectionLearner
-    from pairsieve.scan import Scan
-    from pairsieve.search import PairSearch
-
-Rows = NDArray[np.float32]
+from pairsieve.tasks import load_task
 
 
 @dataclass(frozen=True)
@@ -107,18 +95,8 @@ def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaig
     return Campaign(folder)
 
 
-class Campaign:
+class Campaign(Scoring):
     """One campaign folder. Cheap to open; models and texts are read when a step needs them."""
-
-    def __init__(self, folder: Path, cache: Path | None = None, shards: MapShards | None = None) -> None:
-        """`cache`: a folder of embeddings shared with other campaigns; without it they stay in `folder`.
-        `shards`: the machines that embed and scan (see the room cluster); None is this one."""
-        self.folder = Path(folder)
-        self.settings = load_settings(self.folder / CAMPAIGN_FILE)
-        self.store = ArtifactStore(self.folder / "artifacts")
-        self.shared = ArtifactStore(cache) if cache else self.store
-        self.shards = shards
-        self._seconds: dict[str, float] = {}
 
     def __repr__(self) -> str:
         return f"Campaign({str(self.folder)!r})"
@@ -126,44 +104,9 @@ class Campaign:
     def _repr_html_(self) -> str:
         return campaign_html(self.status())
 
-    # ── what it is about ────────────────────────────────────────────────────────────────────────
-
-    @cached_property
-    def task(self) -> Task:
-        place = self.settings.task_folder(self.folder)
-        task = load_task(place)
-        if task.fingerprint != self.settings.task_fingerprint:
-            raise SettingsError(
-                f"{self.folder} belongs to another task: it began with "
-                f"{self.settings.task_fingerprint[:12]}, {place} now holds {task.fingerprint[:12]}. "
-                "Put the old task folder back, or begin a new campaign with: pairsieve init"
-            )
-        return task
-
-    @property
-    def split(self) -> Split:
-        return self.task.splits[self.settings.split]
-
     @cached_property
     def strategy(self) -> Named:
         return strategy_named(self.settings.strategy)
-
-    @cached_property
-    def ledger(self) -> Ledger:
-        return open_ledger(self.settings.ledger_place(self.folder), self.settings.task_fingerprint)
-
-    @cached_property
-    def learner(self) -> FullLearner | ProjectionLearner:
-        from pairsieve.models import encoder_named, learner_named
-
-        told = self.settings
-        device = None if told.device == "auto" else told.device
-        encoder = encoder_named(told.encoder, told.max_length, told.left_prefix, told.right_prefix, device)
-        encoder.token_cache.store = self.shared  # a collection is tokenised once, for all campaigns
-        more: dict[str, Any] = {"shared": False} if told.separate_encoders else {}
-        if told.learning_rate is not None:
-            more["learning_rate"] = told.learning_rate
-        return learner_named(told.learner, encoder, device, told.recipe, **more)
 
     def sources(self) -> list[LabelSource]:
         """Who answers, in turn: the truth, where the task has it; people and files have their own doors."""
@@ -298,7 +241,7 @@ class Campaign:
             "strategy": told.strategy,
             "seed_set": told.seed_set,
             "search": [told.search, told.neighbours],
-            "asked": _digest(asked),
+            "asked": digest_of(asked),
             "model": self._model_key(number - 1) if number > 1 else self.learner.fingerprint,
             "seed": told.seed,
             "budget": told.schedule.batches()[number - 1],
@@ -403,149 +346,7 @@ class Campaign:
         write_sealed(self._round_file("round", number), row)
         return row
 
-    def measure(self, matcher: Trained, part: Split, number: int) -> dict[str, Any]:
-        """Exact figures of a round's matcher over all pairs of a split."""
-        from pairsieve.measure.figures import exact_figures
-
-        left, right = self.embeddings(matcher, part, number)
-        with self._timed("measure"):
-            scan = self.scan(part.space, left, right)
-            found, _ = exact_figures(scan, part.positives, part.stated_negatives)
-        return found
-
-    # ── models and embeddings ───────────────────────────────────────────────────────────────────
-
-    def matcher(self, number: int) -> Trained:
-        """The matcher of a round, from its artifact; round 0 is the encoder as it came."""
-        from pairsieve.models import CosineMatcher, ProjectionLearner, load_map, load_matcher
-
-        learner = self.learner
-        if number == 0:
-            return learner.pretrained()
-        place = self.store.get("model", self._model_parts(number), lambda p: self._fit(p, number))
-        self._note("train", read_json(place / "seconds.json")["train"])
-        if isinstance(learner, ProjectionLearner):
-            return load_map(place, learner.encoder)
-        trained = load_matcher(place, learner.encoder.requested_device)
-        if isinstance(trained, CosineMatcher):  # the same texts, the same tokeniser: tokenised once
-            trained.left.token_cache = trained.right.token_cache = learner.encoder.token_cache
-        return trained
-
-    def latest(self) -> int:
-        """The last round whose questions are all answered; 0 before the first."""
-        done = [count.round for count in self.ledger.counts() if not count.open]
-        return max(done, default=0)
-
-    def _fit(self, place: Path, number: int) -> None:
-        from pairsieve.models import ProjectionLearner
-
-        ids, labels = self.ledger.labels(through=number)
-        if len(ids) == 0:
-            raise InputError(
-                "there is no label to train on",
-                where=str(self.folder),
-                why='every answer so far is "unsure"',
-                remedy="Answer some of the questions again, then run again",
-            )
-        part, rng = self.split, generator_for(self.settings.seed, number, "train")
-        learner = self.learner
-        if isinstance(learner, ProjectionLearner):
-            left, right = self.embeddings(learner.pretrained(), part, 0)
-            began = time.perf_counter()
-            learner.fit_embedded(left, left if right is None else right, ids, labels, rng).save_map(place)
-        else:
-            began = time.perf_counter()
-            learner.fit(part.left.texts, part.right.texts, ids, labels, rng).save(place)
-        (place / "seconds.json").write_text(json.dumps({"train": time.perf_counter() - began}))
-
-    def embeddings(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows | None]:
-        """Unit rows of both sides of a split (right None for one collection)."""
-        left = self._rows(matcher, part.left, "left", number)
-        return left, None if part.space.symmetric else self._rows(matcher, part.right, "right", number)
-
-    def _rows(self, matcher: Trained, texts: Collection, side: str, number: int) -> Rows:
-        from pairsieve.models import ProjectionMatcher
-
-        key: dict[str, Any]
-        if isinstance(matcher, ProjectionMatcher):
-            encoder = matcher.encoder
-            key = {
-                "encoder": matcher.base_fingerprint,
-                "texts": texts.fingerprint,
-                "prefix": encoder.prefix(side),
-            }
-            base = self._embedded(self.shared, key, encoder, texts, side)
-            with self._timed("embed"):
-                return matcher.project(base, side)
-        encoder = matcher.right if side == "right" else matcher.left
-        if number == 0:
-            key = {"encoder": encoder.fingerprint, "texts": texts.fingerprint, "prefix": encoder.prefix(side)}
-            return self._embedded(self.shared, key, encoder, texts, side)
-        return self._embedded(self.store, self._own_rows_key(number, texts, side), encoder, texts, side)
-
-    def _embedded(
-        self, store: ArtifactStore, key: dict[str, Any], encoder: Encoder, texts: Collection, side: str
-    ) -> Rows:
-        from pairsieve.cluster import embedded_rows
-
-        with self._timed("embed"):
-            return embedded_rows(store, key, encoder, texts.texts, side, self.shards)
-
-    def scan(self, space: PairSpace, left: Rows, right: Rows | None) -> Scan:
-        """The scan of a space by its embeddings, on this machine or by the shards of a cluster."""
-        from pairsieve.cluster import scan_by
-
-        return scan_by(self.shards, space, left, right, device=self.settings.device)
-
-    def _own_rows_key(self, number: int, texts: Collection, side: str) -> dict[str, Any]:
-        """The key of rows that only a round's own encoder gives."""
-        return {"model": self._model_key(number), "texts": texts.fingerprint, "side": side, "round": number}
-
-    def _forget_embeddings(self, number: int) -> None:
-        """Drop what a round's own encoder embedded, once it has chosen; it can be made again."""
-        for name in (self.settings.split, *self.settings.measure_splits):
-            part = self.task.splits[name]
-            for side, texts in (("left", part.left), ("right", part.right)):
-                place = self.store.place("embeddings", self._own_rows_key(number, texts, side))
-                shutil.rmtree(place, ignore_errors=True)
-
-    def search(self, number: int) -> tuple[PairSearch, Trained]:
-        """The search over the training split by a round's matcher, as the settings ask for it."""
-        from pairsieve.cluster import index_by_shards
-        from pairsieve.search import ExactSearch, NeighbourSearch, neighbour_recall
-
-        matcher, told, space = self.matcher(number), self.settings, self.split.space
-        left, right = self.embeddings(matcher, self.split, number)
-        scan = self.scan(space, left, right)
-        if told.search == "exact":
-            return ExactSearch(scan), matcher
-        if told.search == "neighbours":
-            return NeighbourSearch.exact(scan, told.neighbours), matcher
-        from pairsieve.scan import unit_rows
-
-        mine = unit_rows(left)
-        yours = mine if right is None else unit_rows(right)
-        count = min(told.neighbours, space.shape[1] - space.symmetric)
-        columns, scores = index_by_shards(self.shards, space, mine, yours, count, told.search)
-        recall = neighbour_recall(scan, columns, generator_for(told.seed, number, "recall"), told.recall_rows)
-        return NeighbourSearch(
-            space, columns, scores, f"{told.search}, {count} neighbours a row", recall
-        ), matcher
-
     # ── keys, figures, order ────────────────────────────────────────────────────────────────────
-
-    def _model_parts(self, number: int) -> dict[str, Any]:
-        ids, labels = self.ledger.labels(through=number)
-        return {
-            "learner": self.learner.fingerprint,
-            "texts": [self.split.left.fingerprint, self.split.right.fingerprint],
-            "labels": _digest(ids, labels),
-            "round": number,
-            "seed": self.settings.seed,
-        }
-
-    def _model_key(self, number: int) -> str:
-        return key_digest(self._model_parts(number))
 
     def _measured(self) -> set[int]:
         """Rounds whose figures are whole and of the model that the labels make now."""
@@ -567,15 +368,6 @@ class Campaign:
     def _round_file(self, kind: str, number: int) -> Path:
         return self.folder / "rounds" / f"{kind}-{number:03d}.json"
 
-    def _note(self, phase: str, seconds: float) -> None:
-        self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
-
-    @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
-        self._note(phase, time.perf_counter() - began)
-
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """One run at a time in a folder; the lock goes with the process, however it ends."""
@@ -589,10 +381,3 @@ class Campaign:
                     f"{self.folder} is being run by another process. Wait for it, or stop it first."
                 ) from None
             yield
-
-
-def _digest(*arrays: NDArray[Any]) -> str:
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(f"{array.dtype} {array.shape}\n".encode() + np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -207,18 +206,13 @@ def export(
 
 
 def evaluate_campaign(
-    folder: Path,
-    split: str,
-    plot: Path | None,
-    as_json: bool,
-    round_: int | None = None,
-    cluster: str | None = None,
+    folder: Path, split: str, plot: Path | None, as_json: bool, cache: Path | None, cluster: str | None
 ) -> None:
     """`pairsieve evaluate DIR`: exact figures of the latest model over all pairs of a split."""
     from pairsieve.library import evaluate_model, open_campaign
 
-    campaign = open_campaign(folder, cache=os.environ.get("PAIRSIEVE_CACHE"), cluster=cluster)
-    found = evaluate_model(campaign, split, round=round_)
+    campaign = open_campaign(folder, cache=cache, cluster=cluster)
+    found = evaluate_model(campaign, split)
     if plot is not None:
         found.plot(plot)
         say(f"Precision-recall curve: {plot}")

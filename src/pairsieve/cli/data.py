@@ -34,7 +34,10 @@ def qqp(
     name: str = typer.Option("qqp", "--name", help="What reports call the task."),
     as_json: bool = _JSON,
 ) -> None:
-    """Quora Question Pairs: duplicates by transitive closure, split by components of paired questions."""
+    """Quora Question Pairs, one collection.
+
+    Duplicates by transitive closure, split by components of paired questions.
+    """
     from pairsieve.tasks import qqp_task
 
     _make(lambda: qqp_task(source, seed, name), out, as_json)
@@ -48,7 +51,10 @@ def wikiqa(
     name: str = typer.Option("wikiqa", "--name", help="What reports call the task."),
     as_json: bool = _JSON,
 ) -> None:
-    """WikiQA: the questions of each original part × every sentence of the corpus."""
+    """WikiQA: questions × every sentence.
+
+    The questions of each original part, each with every sentence of the corpus.
+    """
     from pairsieve.tasks import wikiqa_task
 
     _make(lambda: wikiqa_task(source, name), out, as_json)
@@ -68,7 +74,10 @@ def matching(
     name: str | None = _NAME,
     as_json: bool = _JSON,
 ) -> None:
-    """A matching benchmark: two tables with a mapping (Leipzig) or labelled pairs (DeepMatcher)."""
+    """A matching benchmark: two tables.
+
+    With a mapping (the Leipzig sets), or with labelled pairs (DeepMatcher's).
+    """
     from pairsieve.tasks import matching_task
 
     _make(
@@ -117,7 +126,10 @@ def tables(
     name: str | None = _NAME,
     as_json: bool = _JSON,
 ) -> None:
-    """Your own table (find its duplicates) or two (match them), with what you know of their pairs."""
+    """Your own table, or two.
+
+    One: find its duplicates. Two: match them. With whatever you know of their pairs.
+    """
     from pairsieve.tasks import tables_task
     from pairsieve.tasks.tables import Side
 

@@ -33,6 +33,9 @@ def evaluate(
     plot: Path | None = typer.Option(None, "--plot", help="Write the precision-recall curve as PNG."),
     device: str = typer.Option("auto", "--device", help="auto, cpu or cuda."),
     cluster: str | None = CLUSTER,
+    cache: Path | None = typer.Option(
+        None, "--cache", envvar="PAIRSIEVE_CACHE", help="Embeddings shared between campaigns."
+    ),
     seed: int = typer.Option(0, "--seed", min=0, help="Seed of the intervals' resampling."),
     as_json: bool = typer.Option(False, "--json", help="Print the figures as JSON."),
 ) -> None:
@@ -53,7 +56,7 @@ def evaluate(
                 where=str(folder),
                 remedy="Give the task folder with --embeddings or --scores, or neither for the campaign",
             )
-        evaluate_campaign(folder, split, plot, as_json, cluster=cluster)
+        evaluate_campaign(folder, split, plot, as_json, cache, cluster)
         return
     if (embeddings is None) == (scores is None):
         raise InputError(

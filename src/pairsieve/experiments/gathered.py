@@ -32,7 +32,7 @@ class Mean:
 
     def words(self) -> str:
         if self.seeds > 1:
-            return f"{digits(self.value)} ± {digits(self.error)}"
+            return f"{digits(self.value)} ± {self.error:.4f}"
         if self.high > self.low:
             return f"{digits(self.value)} [{digits(self.low)}, {digits(self.high)}]"
         return digits(self.value)
@@ -62,6 +62,13 @@ class Rows:
         """(strategy, recipe, seed set, schedule) that were run, in the paper's order."""
         found = {(r.strategy, r.recipe, r.seed_set, r.schedule) for r in self.where(model=model)}
         return sorted(found, key=lambda v: (v[3], _place(v[0]), v[1] != "paper", v[2]))
+
+    def compares(self) -> bool:
+        """Whether there is something to compare: two strategies or seed sets, where so many are declared."""
+        told = self.experiment
+        declared = len(told.strategies) * len(told.seed_sets)
+        there = max(len(self.variants(model)) for model in ("cosine", "concat", "manual"))
+        return there >= min(2, declared)
 
     def last(
         self, variant: tuple[str, str, str, str], measure: str, counting: str = "distinct", **more: object

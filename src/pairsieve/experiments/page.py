@@ -29,7 +29,7 @@ def page_text(rows: Sequence[Row], notes: Path, images: str = "images") -> str:
     parts = [HEAD, _note(notes / "first.md")]
     missing = []
     for experiment in DECLARED:
-        made = tables(experiment, rows)
+        made = tables(experiment, rows, alone=False)
         note = _note(notes / f"{experiment.name}.md")
         if not made and not note:
             missing.append(experiment)
@@ -111,7 +111,8 @@ def _curved(experiment: Experiment, rows: Sequence[Row]) -> list[Rows]:
     return [
         group
         for group in grouped(experiment, rows)
-        if any(len(group.by_round(variant, "average_precision")) > 1 for variant in group.variants())
+        if group.compares()
+        and any(len(group.by_round(variant, "average_precision")) > 1 for variant in group.variants())
     ]
 
 

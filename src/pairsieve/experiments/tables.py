@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from pairsieve.experiments import paper
-from pairsieve.experiments.declared import DECLARED, Experiment
+from pairsieve.experiments.declared import Experiment
 from pairsieve.experiments.gathered import Mean, Rows, grouped, mean_of, name_of
 from pairsieve.experiments.results import Row
 
@@ -45,9 +45,13 @@ class Table:
         return {"title": self.title, "rows": rows, "notes": list(self.notes)}
 
 
-def tables(experiment: Experiment, rows: Sequence[Row]) -> list[Table]:
-    """The tables of one experiment, from whatever rows belong to it."""
-    made = (LAYOUTS[experiment.layout](group) for group in grouped(experiment, rows))
+def tables(experiment: Experiment, rows: Sequence[Row], alone: bool = True) -> list[Table]:
+    """The tables of one experiment, from whatever rows belong to it.
+
+    `alone`: also those of a comparison that has one side only so far.
+    """
+    groups = [group for group in grouped(experiment, rows) if alone or group.compares()]
+    made = (LAYOUTS[experiment.layout](group) for group in groups)
     return [table for table in made if table is not None]
 
 
@@ -274,7 +278,6 @@ LAYOUTS: dict[str, Callable[[Rows], Table | None]] = {
     "efficiency": efficiency_table,
     "manual": manual_table,
 }
-assert {each.layout for each in DECLARED} <= LAYOUTS.keys()
 
 
 # ── words ───────────────────────────────────────────────────────────────────────────────────────

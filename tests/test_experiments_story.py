@@ -1,0 +1,199 @@
+"""Experiments from the command line at toy size: run, killed, resumed, and shown without any model."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from made_task import made_task
+from pairsieve.cli import all_commands
+from pairsieve.errors import InputError
+from pairsieve.experiments import DECLARED, read_results
+from pairsieve.experiments.looking import TO_VERIFY
+
+SIZES = {"train": 60, "dev": 40, "test": 40}
+TOY = [
+    *("--first-batch", "8", "--rounds", "2", "--growth", "1.5", "--seeds", "1", "--recipe", "paper"),
+    *("--near", "4", "--random", "150", "--device", "cpu"),
+]
+
+
+def experiment(*words: object):
+    """`pairsieve experiment …` in this process; a failure in words is raised as it is."""
+    told = CliRunner().invoke(all_commands(), ["experiment", *map(str, words)])
+    if told.exception is not None and not isinstance(told.exception, SystemExit):
+        raise told.exception
+    return told
+
+
+def figures(folder: Path) -> dict:
+    """Every figure but the seconds, by what it is of."""
+    return {r.figure: r.value for r in read_results(folder) if not r.measure.startswith("seconds")}
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory, tiny_encoder) -> tuple[Path, list]:
+    """Everything but a person's look, run once on a made task of one collection."""
+    place = tmp_path_factory.mktemp("experiments")
+    task = made_task(place / "made", sizes=SIZES)
+    there = ["--task", task, "--encoder", tiny_encoder, *TOY]
+    told = experiment("all", *there, "--out", place / "out", "--json")
+    answer = json.loads(told.stdout)
+    assert answer["refused"] == {} and answer["left"] == []
+    return place, there
+
+
+def test_every_declared_experiment_has_a_table(ran):
+    place, _ = ran
+    for each in DECLARED:
+        if each.name != "manual":
+            told = experiment("table", each.name, "--out", place / "out")
+            assert "tiny-bert" in told.stdout and "Made by `pairsieve experiment all" in told.stdout, (
+                each.name
+            )
+
+
+def test_running_again_trains_nothing_and_says_the_same(ran):
+    place, there = ran
+    before = {path: path.stat().st_mtime_ns for path in (place / "out" / "cells").rglob("figures.json")}
+    assert len(before) >= 14
+    rows = figures(place / "out")
+    told = experiment("strategies", *there, "--out", place / "out")
+    assert "uncertainty" in told.stdout
+    assert {p: p.stat().st_mtime_ns for p in (place / "out" / "cells").rglob("figures.json")} == before
+    assert figures(place / "out") == rows
+
+
+def test_a_finished_cell_keeps_no_model(ran):
+    place, _ = ran
+    assert not list((place / "out" / "cells").rglob("*.safetensors"))
+
+
+def test_figures_rest_on_what_is_there(ran):
+    place, _ = ran
+    rows = read_results(place / "out")
+    counts = {r.measure: r.value for r in rows if r.model == "data" and r.split == "train"}
+    assert counts["pairs"] == 60 * 59 / 2
+    assert {r.task_fingerprint for r in rows} == {rows[0].task_fingerprint} != {""}
+    estimated = [r for r in rows if r.model == "concat" and r.measure == "average_precision"]
+    assert estimated and all(r.low <= r.value <= r.high and r.method != "exact" for r in estimated)
+    assert {r.counting for r in estimated} == {"distinct", "mirrored"}
+    twice = {r.counting: r.value for r in rows if r.measure == "positives_found" and r.strategy == "static"}
+    assert twice["mirrored"] == 2 * twice["distinct"]
+
+
+def test_the_matched_sample_has_the_balance_of_the_uncertain_one(ran):
+    place, _ = ran
+    found = {
+        r.strategy: r.value
+        for r in read_results(place / "out")
+        if r.measure == "positives_found" and r.counting == "distinct" and r.round == 2
+    }
+    assert found["stratified-match"] == found["uncertainty"]
+
+
+def test_the_page_is_made_again_when_every_model_is_gone(ran, tmp_path):
+    place, _ = ran
+    alone = tmp_path / "stored"
+    alone.mkdir()
+    for path in (place / "out").glob("*.parquet"):
+        shutil.copy(path, alone)
+    (alone / "notes").mkdir()
+    (alone / "notes" / "strategies.md").write_text("A person's remark.")
+    for page in ("one.md", "two.md"):
+        experiment("page", "--out", alone, "--page", tmp_path / page)
+    text = (tmp_path / "one.md").read_text()
+    assert text == (tmp_path / "two.md").read_text()
+    assert "A person's remark." in text and "## strategies" in text
+    for picture in [line.split("](")[1].rstrip(")") for line in text.splitlines() if line.startswith("![")]:
+        assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+
+
+def test_killed_in_the_middle_and_run_again_it_ends_the_same(ran, tmp_path):
+    place, there = ran
+    words = ["strategies", *map(str, there), "--out", str(tmp_path / "out"), "--strategy", "static"]
+    began = subprocess.Popen(
+        [sys.executable, "-m", "pairsieve", "experiment", *words],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+    )
+    assert began.stderr is not None
+    for line in began.stderr:
+        if "round 1" in line:
+            began.send_signal(signal.SIGKILL)
+            break
+    began.stderr.close()
+    assert began.wait() == -signal.SIGKILL
+    assert not any("cosine" in str(path) for path in (tmp_path / "out" / "cells").rglob("figures.json"))
+    experiment(*words)
+    mine, whole = figures(tmp_path / "out"), figures(place / "out")
+    assert len(mine) > 10 and mine.items() <= whole.items()
+
+
+def test_no_cell_is_begun_after_the_time_given(ran, tmp_path):
+    _, there = ran
+    answer = json.loads(experiment("strategies", *there, "--out", tmp_path, "--until", 0, "--json").stdout)
+    assert answer["finished"] == [] and len(answer["left"]) == 6 and answer["tables"] == []
+
+
+def test_a_cell_that_cannot_be_run_is_said_and_the_others_go_on(tmp_path, tiny_encoder):
+    task = made_task(tmp_path / "task", stated=False, two=True, sizes=SIZES)
+    there = ["--task", task, "--encoder", tiny_encoder, *TOY, "--out", tmp_path / "out"]
+    words = ["--strategy", "stated", "--strategy", "static", "--first-batch", 40, "--json"]
+    told = experiment("strategies", *there, *words)
+    answer = json.loads(told.stdout)
+    assert told.exit_code == 2
+    ((refused, why),) = answer["refused"].items()
+    assert "cosine-stated" in refused and "stated" in why and why in told.stderr
+    assert [row["strategy"] for row in answer["tables"][0]["rows"]] == ["untrained encoder", "static"]
+    told = experiment("concatenation", *there)
+    assert told.exit_code == 2 and "states no negatives" in told.stderr
+
+
+def test_a_person_looks_at_putative_false_positives(ran):
+    place, there = ran
+    told = experiment("manual", *there, "--out", place / "out")
+    assert "nobody has labelled yet" in told.stdout
+    (asked,) = (place / "out" / "cells").rglob(TO_VERIFY)
+    with asked.open(newline="") as file:
+        questions = list(csv.DictReader(file))
+    assert questions and set(questions[0]) == {"left", "right", "left_text", "right_text", "label"}
+    answered = place / "answered.csv"
+
+    def answer(label):
+        with answered.open("w", newline="") as file:
+            writer = csv.DictWriter(file, questions[0].keys())
+            writer.writeheader()
+            writer.writerows({**each, "label": label} for each in questions)
+
+    answer("1")  # every one was a match that nobody had stated: the model made no error
+    experiment("manual", *there, "--out", place / "out", "--labels", answered)
+    rows = [r for r in read_results(place / "out") if r.model == "manual"]
+    (corrected,) = [r for r in rows if r.measure.endswith("corrected")]
+    assert corrected.value == 1.0 and corrected.low < 1.0 and corrected.n == len(questions)
+    answer("perhaps")
+    told = experiment("manual", *there, "--out", place / "out", "--labels", answered)
+    assert told.exit_code == 2 and "row 2" in told.stderr and "'perhaps'" in told.stderr
+
+
+def test_what_is_missing_is_said(tmp_path):
+    with pytest.raises(InputError, match="no stored results"):
+        experiment("page", "--out", tmp_path)
+    with pytest.raises(InputError, match="needs --task and --encoder"):
+        experiment("strategies")
+    with pytest.raises(InputError, match="table of which"):
+        experiment("table")
+    assert [each["name"] for each in json.loads(experiment("list", "--json").stdout)] == [
+        each.name for each in DECLARED
+    ]
