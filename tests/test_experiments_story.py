@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,13 @@ from typer.testing import CliRunner
 from made_task import made_task
 from pairsieve.cli import all_commands
 from pairsieve.errors import InputError
-from pairsieve.experiments import DECLARED, read_results
+from pairsieve.experiments import DECLARED, Ground, read_results
 from pairsieve.experiments.looking import TO_VERIFY
 
-SIZES = {"train": 60, "dev": 40, "test": 40}
+SIZES = {"train": 60, "dev": 30, "test": 30}
 TOY = [
     *("--first-batch", "8", "--rounds", "2", "--growth", "1.5", "--seeds", "1", "--recipe", "paper"),
-    *("--near", "4", "--random", "150", "--device", "cpu"),
+    *("--near", "4", "--random", "60", "--device", "cpu"),
 ]
 
 
@@ -71,6 +72,18 @@ def test_running_again_trains_nothing_and_says_the_same(ran):
     assert "uncertainty" in told.stdout
     assert {p: p.stat().st_mtime_ns for p in (place / "out" / "cells").rglob("figures.json")} == before
     assert figures(place / "out") == rows
+
+
+def test_both_recipes_of_the_fine_tuned_encoder_stand_side_by_side(ran, tmp_path):
+    _, there = ran
+    words = ["--learner", "full", "--recipe", "best", "--out", tmp_path, "--keep-models", "--json"]
+    answer = json.loads(experiment("recipes", *there, *words).stdout)  # `there` asks for the paper's as well
+    (table,) = answer["tables"]
+    assert [(row["labels"], row["split"]) for row in table["rows"]] == [
+        *(("8", "dev"), ("20", "dev"), ("8", "test"), ("20", "test"))
+    ]
+    assert {row["outside two standard errors"] for row in table["rows"]} == {"one seed"}
+    assert len(list((tmp_path / "cells").rglob("campaign/artifacts/model/*/model.safetensors"))) == 4
 
 
 def test_a_finished_cell_keeps_no_model(ran):
@@ -155,7 +168,7 @@ def test_a_cell_that_cannot_be_run_is_said_and_the_others_go_on(tmp_path, tiny_e
     answer = json.loads(told.stdout)
     assert told.exit_code == 2
     ((refused, why),) = answer["refused"].items()
-    assert "cosine-stated" in refused and "stated" in why and why in told.stderr
+    assert "cosine-stated" in refused and "states no negative" in why and why in told.stderr
     assert [row["strategy"] for row in answer["tables"][0]["rows"]] == ["untrained encoder", "static"]
     told = experiment("concatenation", *there)
     assert told.exit_code == 2 and "states no negatives" in told.stderr
@@ -185,6 +198,21 @@ def test_a_person_looks_at_putative_false_positives(ran):
     answer("perhaps")
     told = experiment("manual", *there, "--out", place / "out", "--labels", answered)
     assert told.exit_code == 2 and "row 2" in told.stderr and "'perhaps'" in told.stderr
+
+
+def test_encoders_of_the_e5_family_get_their_prefixes(ran, tmp_path):
+    place, _ = ran
+    ground = Ground(task_folder=place / "made", encoder_name="some/where/e5-small", out=tmp_path)
+    assert ground.prefixes == ("query: ", "query: ")  # one collection: both sides ask
+    assert replace(ground, right_prefix="").prefixes == ("query: ", "")
+    assert replace(ground, encoder_name="all-MiniLM-L6-v2").prefixes == ("", "")
+
+
+def test_all_with_a_strategy_runs_only_what_compares_it(ran, tmp_path):
+    _, there = ran
+    told = experiment("all", *there, "--strategy", "adaptive", "--out", tmp_path, "--until", 0, "--json")
+    left = {name.rpartition("/")[2] for name in json.loads(told.stdout)["left"]}
+    assert left == {"untrained-seed0", "cosine-adaptive-paper-static-8x1.5x2-seed0"}
 
 
 def test_what_is_missing_is_said(tmp_path):

@@ -20,7 +20,7 @@ from made_task import begin, made_task
 from pairsieve.campaign.notebook import campaign_html, html_table
 from pairsieve.cli import all_commands
 from pairsieve.errors import InputError, SettingsError
-from pairsieve.library import NOT_TOLD, Listed, Options
+from pairsieve.library.verbs import NOT_TOLD, Options
 from pairsieve.settings import CampaignSettings
 
 ROOT = Path(__file__).parent.parent
@@ -321,7 +321,7 @@ def test_where_a_campaign_stands_is_told_in_words(state, words):
 def test_a_list_shows_its_first_rows_and_no_text_of_it_is_markup(tmp_path):
     lines = [f'k{at},"<script>x</script>",{at / 10}' for at in range(12)]
     (tmp_path / "list.csv").write_text("left,left_text,score\n" + "\n".join(lines) + "\n")
-    html = Listed(tmp_path / "list.csv", {"matches": 12})._repr_html_()
+    html = ps.Listed(tmp_path / "list.csv", {"matches": 12})._repr_html_()
     assert len(cells(html)) == 1 + 10
     assert cells(html)[1] == ["k0", "&lt;script&gt;x&lt;/script&gt;", "0.0000"]
     assert "The first 10." in html

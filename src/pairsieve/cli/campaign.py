@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -195,13 +196,13 @@ def export(
 
     campaign = Campaign(folder)
     number = trained_round(campaign, round_)
-    export_model(campaign, out, round=number)
-    matcher = campaign.matcher(number)
+    head = json.loads((export_model(campaign, out, round=number) / "head.json").read_text(encoding="utf-8"))
+    weight, bias = head["weight"], head["bias"]
     show(
-        {"model": str(out), "round": number, "weight": matcher.weight, "bias": matcher.bias},
+        {"model": str(out), "round": number, "weight": weight, "bias": bias},
         as_json,
         f"{out}: the model of round {number}. Load it with SentenceTransformer({str(out)!r}); "
-        f"a pair matches with probability sigmoid({matcher.weight:.3f} · cosine {matcher.bias:+.3f}).",
+        f"a pair matches with probability sigmoid({weight:.3f} · cosine {bias:+.3f}).",
     )
 
 

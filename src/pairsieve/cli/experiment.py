@@ -31,7 +31,7 @@ def experiment(
     learner: str = typer.Option("auto", "--learner", help="auto, full or projection."),
     left_prefix: str | None = typer.Option(None, "--left-prefix", help="[as encoders named e5-… want it]"),
     right_prefix: str | None = typer.Option(None, "--right-prefix", help="[as encoders named e5-… want it]"),
-    near: int = typer.Option(100, "--near", min=1, help="Nearest texts of each whose pairs count as near."),
+    near: int = typer.Option(100, "--near", min=1, help="Nearest texts of each that a slow model scores."),
     random: int = typer.Option(1_000_000, "--random", min=1, help="Random negatives a slow model scores."),
     labels: Path | None = typer.Option(None, "--labels", help="With manual: a person's labels (CSV)."),
     until: float | None = typer.Option(None, "--until", help="Begin no cell after so many seconds."),
@@ -69,7 +69,13 @@ def experiment(
         wanted = list(DECLARED) if of == "all" else [experiment_named(of)]
         _print(wanted, _stored(out, read_results(out)), as_json, {})
         return
-    wanted = [e for e in DECLARED if e.name != "manual"] if name == "all" else [experiment_named(name)]
+    if of is not None:
+        raise InputError(f"{of!r} after experiment {name}", remedy=f"Did you mean: experiment table {of}")
+    if name == "all":  # but what a person must label
+        wanted = [each for each in DECLARED if each.name != "manual"]
+        wanted = [each for each in wanted if not strategy or set(strategy) & {*each.strategies}]
+    else:
+        wanted = [experiment_named(name)]
     if not task or not encoder:
         raise InputError(
             f"experiment {name} needs --task and --encoder",
@@ -88,7 +94,10 @@ def experiment(
         "labels": labels,
         "keep_models": keep_models,
     }
-    grounds = [_ground(name, folder, each, more) for folder in task for each in encoder]
+    told = {"--seeds": seeds, "--first-batch": first_batch, "--growth": growth, "--rounds": rounds}
+    said = [f"{option} {value}" for option, value in told.items() if value is not None]
+    said += [f"--recipe {each}" for each in recipe] + [f"--strategy {each}" for each in strategy]
+    grounds = [_ground(name, folder, each, said, more) for folder in task for each in encoder]
     outcome = run_experiments(wanted, grounds, seeds, until, say)
     if outcome.left:
         say(f"{len(outcome.left):,} cells are left; the same command goes on.")
@@ -97,12 +106,12 @@ def experiment(
         raise typer.Exit(2)
 
 
-def _ground(name: str, task: Path, encoder: str, more: dict[str, Any]) -> Ground:
+def _ground(name: str, task: Path, encoder: str, said: list[str], more: dict[str, Any]) -> Ground:
     from pairsieve.experiments import Ground
 
     # Names only: the figures go where the folders of this machine mean nothing.
-    source = f"pairsieve experiment {name} --task {task.name} --encoder {Path(encoder).name}"
-    return Ground(task_folder=task, encoder_name=encoder, source=source, **more)
+    words = [f"pairsieve experiment {name} --task {task.name} --encoder {Path(encoder).name}", *said]
+    return Ground(task_folder=task, encoder_name=encoder, source=" ".join(words), **more)
 
 
 def _changed(
@@ -120,8 +129,14 @@ def _changed(
         experiment,
         schedules=tuple(dict.fromkeys(replace(each, **told) for each in experiment.schedules)),  # type: ignore[arg-type]
         recipes=tuple(recipes) or experiment.recipes,
-        strategies=tuple(strategies) or experiment.strategies,
+        strategies=_told_of(experiment.strategies, strategies),
     )
+
+
+def _told_of(declared: tuple[str, ...], told: list[str]) -> tuple[str, ...]:
+    """Of the strategies told, those declared; where none is, all of them: a comparison of somebody's own."""
+    kept = tuple(name for name in declared if name in told)
+    return kept or (tuple(told) if told and declared else declared)
 
 
 def _stored(out: Path, rows: list[Any]) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pairsieve.cli import app, say, show
+from pairsieve.cli.campaign import CLUSTER
 from pairsieve.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def match(
     texts: bool = _TEXTS,
     scores_only: bool = _IGNORE,
     cache: Path | None = _CACHE,
+    cluster: str | None = CLUSTER,
     as_json: bool = _JSON,
 ) -> None:
     """List the matches over a threshold that is never chosen on test.
@@ -73,13 +75,14 @@ def match(
     keys, score, probability. Pairs that were labelled are listed as labelled. Stopped, it can be run again.
     """
     from pairsieve.campaign import Campaign
+    from pairsieve.cluster import open_shards
     from pairsieve.matches.finding import Ways, distil_into, find_matches
     from pairsieve.matches.wish import wish_from
 
     _check_search(search)
     wish = wish_from(precision, recall, count, threshold)
     _check_f1(f1, wish.kind)
-    campaign = Campaign(folder, cache)
+    campaign = Campaign(folder, cache, open_shards(cluster))
     ways = Ways(source, search, again, cross, one_to_one, texts, not scores_only)
     part = _part(campaign, split, collection, right, text, template, key)
     found = find_matches(campaign, part, out or folder / "matches.csv", wish, ways)

@@ -47,7 +47,7 @@ def cell_folder(cell: Cell, ground: Ground) -> Path:
         "encoder": ground.encoder.fingerprint,
         "learner": ground.trained_by,
     }
-    if cell.model in ("concat", "manual", "untrained"):
+    if cell.model in ("concat", "manual"):
         key |= {"near": ground.near, "random": ground.random}
     if cell.model == "manual" and ground.labels is not None:
         key |= {"labels": file_digest(ground.labels)}
@@ -109,7 +109,8 @@ def _untrained(cell: Cell, ground: Ground, folder: Path, say: Say) -> dict[str, 
         figures += _figures_of(found, 0, 0, part.name)
         figures += _mirrored(ground, part, scan, 0, 0)
         ids, times = ground.nearby(part)
-        for counting, count in ((DISTINCT, len(ids)), (MIRRORED, int(times.sum()))):
+        counts = {DISTINCT: len(ids)} | ({MIRRORED: int(times.sum())} if part.space.symmetric else {})
+        for counting, count in counts.items():
             figures.append(_exact(0, 0, part.name, "nearby_negatives", float(count), len(ids), counting))
     return {"figures": figures, "learner": ""}
 
@@ -132,7 +133,7 @@ def _cosine(cell: Cell, ground: Ground, folder: Path, say: Say) -> dict[str, Any
     status = campaign.status()["rounds"]
     for row in status:
         number, labels = row["round"], row["labels"]
-        for counting, times in ((DISTINCT, 1), (MIRRORED, 2 if symmetric else 1)):
+        for counting, times in ((DISTINCT, 1), *(((MIRRORED, 2),) if symmetric else ())):
             found = float(times * row["positives"])
             figures.append(_exact(number, labels, "train", "positives_found", found, labels, counting))
         for phase, seconds in row.get("seconds", {}).items():
@@ -233,6 +234,8 @@ def _concat(cell: Cell, ground: Ground, folder: Path, say: Say) -> dict[str, Any
     for part in ground.measurable():
         say(f"{cell.name}: scoring {part.name}")
         stated[part.name] = _stated_scores(matcher, part)
+        if part.name != "test":  # dev's stated pairs choose the threshold; the sample is dear
+            continue
         for counting, found in _estimated(cell, ground, matcher, part):
             figures += _estimates(found, len(ids), part.name, counting)
     chosen_on = "dev" if "dev" in stated else next(iter(stated), "")
@@ -295,7 +298,7 @@ def _estimated(
     from pairsieve.measure.estimated import estimate
     from pairsieve.measure.sampling import draw
 
-    near, times = ground.nearby(part)
+    near, times = ground.nearby(part, ground.near)
     sample = draw(part.space, part.positives, near, ground.random, generator_for(0, 0, f"draw {part.name}"))
     scores = matcher.logits(part.left.texts, part.right.texts, sample.ids)
     twice = np.isin(sample.ids, near[times > 1])

@@ -52,7 +52,7 @@ class Rows:
 
     def made_by(self) -> str:
         """The commands that made the figures, and on what."""
-        commands = sorted({(row.source, row.device) for row in self.all if row.model != "data"})
+        commands = sorted({(row.source, row.device) for row in self.all})
         return "Made by " + "; ".join(f"`{source}` ({device})" for source, device in commands) + "."
 
     def where(self, **wanted: object) -> list[Row]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pairsieve.scan import Scan
 
 MEASURED = ("dev", "test")
+NEARBY = 100  # neighbours of a text whose pairs count as nearby, as in the paper
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ class Ground:
     learner: str = "auto"
     device: str = "auto"
     cache: Path | None = None
-    near: int = 100  # neighbours of a text whose pairs count as near; the paper: 100
+    near: int = NEARBY  # neighbours of a text whose pairs a slow model scores; the paper: 100
     random: int = 1_000_000  # random negatives beyond those; the paper: 10 million
     labels: Path | None = None  # a person's labels, for the experiment "manual"
     keep_models: bool = False  # otherwise a finished cell keeps figures, questions and answers only
@@ -107,7 +108,7 @@ class Ground:
 
         return open_scan(part.space, *(rows or self.rows(part)), device=self.device)
 
-    def nearby(self, part: Split) -> tuple[Ids, NDArray[np.float32]]:
+    def nearby(self, part: Split, count: int = NEARBY) -> tuple[Ids, NDArray[np.float32]]:
         """Negatives among each text's nearest by the untrained encoder, and how often lists name each.
 
         A pair of one collection counts 2 where each text is in the other's list: the released code's count.
@@ -117,14 +118,14 @@ class Ground:
             "texts": [part.left.fingerprint, part.right.fingerprint],
             "truth": len(part.positives),
             "prefixes": list(self.prefixes),
-            "neighbours": self.near,
+            "neighbours": count,
         }
-        place = self.shared.get("nearby", key, lambda folder: self._write_nearby(folder, part))
+        place = self.shared.get("nearby", key, lambda folder: self._write_nearby(folder, part, count))
         return load_array(place / "ids.npy"), load_array(place / "times.npy")
 
-    def _write_nearby(self, folder: Path, part: Split) -> None:
-        count = min(self.near, part.space.shape[1] - part.space.symmetric)
-        columns, _ = self.scan(part).neighbours(count)
+    def _write_nearby(self, folder: Path, part: Split, count: int) -> None:
+        most = part.space.shape[1] - part.space.symmetric
+        columns, _ = self.scan(part).neighbours(min(count, most))
         ids, times = near_pairs(part.space, columns, part.positives, "ordered")
         save_array(folder / "ids.npy", ids)
         save_array(folder / "times.npy", times)

@@ -36,7 +36,7 @@ def look_by_hand(
     ground: Ground, part: Split, scan: Scan, seed: int, folder: Path, say: Callable[[str], None]
 ) -> dict[str, Estimate]:
     """Precision at recall 0.2 by imputed labels and, where a person has labelled, corrected by theirs."""
-    near, _ = ground.nearby(part)
+    near, _ = ground.nearby(part, ground.near)
     sample = draw(part.space, part.positives, near, ground.random, generator_for(0, 0, f"draw {part.name}"))
     scores = scan.scores(sample.ids)
     positive = sample.stratum == POSITIVE

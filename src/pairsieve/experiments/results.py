@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,8 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
 
     ordered = sorted(rows, key=lambda row: tuple(map(str, row.figure)))
     schema = pa.schema([(name, SCHEMA[_TYPES.get(name, str)]) for name in NAMES])
-    table = pa.Table.from_pylist([asdict(row) for row in ordered], schema=schema)
+    columns = {name: [getattr(row, name) for row in ordered] for name in NAMES}
+    table = pa.table(columns, schema=schema)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}")
     try:

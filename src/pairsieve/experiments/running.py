@@ -108,8 +108,8 @@ def rows_of(experiment: Experiment, ground: Ground, cell: Cell, done: dict[str, 
 
 
 def _free_memory() -> None:
-    """Models of a finished cell go, also from the GPU, before the next one begins."""
-    gc.collect()
+    """Models of a finished cell go from the GPU before the next one begins."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
+        gc.collect()
         torch.cuda.empty_cache()

@@ -1,32 +1,19 @@
-"""How does one do in Python what the command line does? The same verbs, as functions with types.
-
-Everything here is reached as `pairsieve.NAME`. A campaign is given as a `Campaign` or as its folder. Figures
-are dictionaries with the keys that the command prints with `--json`; arguments are called like its options.
-
-| command            | function                                  | command          | function          |
-| ------------------ | ----------------------------------------- | ---------------- | ----------------- |
-| data               | task_from_tables, task_from_texts         | match            | find_matches      |
-| init               | create_campaign                           | cluster          | find_clusters     |
-| run, status        | open_campaign, then .run() and .status()  | explain          | explain_pair      |
-| ask, import, label | open_questions, answer_questions          | report           | write_report      |
-| audit              | audit_model                               | export           | export_model      |
-| evaluate           | evaluate_model, evaluate_embeddings       | serve            | Service.open      |
-"""
+"""Which function does the work of which command? See the table of the package; each is a few lines."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 from pairsieve.campaign import Campaign
 from pairsieve.campaign import create_campaign as _create_campaign
-from pairsieve.campaign.notebook import html_table
-from pairsieve.contracts import Answer, Estimate
+from pairsieve.contracts import Answer
 from pairsieve.errors import InputError, SettingsError, nearest
+from pairsieve.library.records import Evaluation, Folder, Listed, Question, Report
 from pairsieve.settings import CampaignSettings, Schedule
 from pairsieve.tasks import Collection, Split, Task, load_task
 
@@ -34,12 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from pairsieve.explain import Explanation
-    from pairsieve.measure import Curve
-    from pairsieve.report.facts import Missing
 
-Folder: TypeAlias = Path | str
 Place: TypeAlias = Campaign | Path | str  # a campaign, or its folder
-ROWS_SHOWN = 10  # of a list, in a notebook
 
 
 # ── campaigns ───────────────────────────────────────────────────────────────────────────────────────
@@ -139,21 +122,6 @@ def portable_encoder(name: str) -> str:
 # ── answers ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class Question:
-    """A pair that waits for a label."""
-
-    left_key: str
-    right_key: str
-    left_text: str
-    right_text: str
-
-    @property
-    def pair(self) -> tuple[str, str]:
-        """The two keys, as `answer_questions` wants them."""
-        return self.left_key, self.right_key
-
-
 def open_questions(campaign: Place, *, count: int | None = None, split: str | None = None) -> list[Question]:
     """The pairs that wait for a label, in the order of asking; `split`: of an audit of that split."""
     from pairsieve.campaign.audits import audit_place
@@ -193,44 +161,6 @@ def answer_questions(
 
 
 # ── figures ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """Figures over all pairs of a split, and the curve they come from; printed, a table for a person."""
-
-    figures: dict[str, Any]
-    curve: Curve
-
-    @property
-    def average_precision(self) -> Estimate:
-        return Estimate(**self.figures["average_precision"])
-
-    def plot(self, path: Folder) -> Path:
-        """Draw the precision-recall curve as PNG."""
-        from pairsieve.report.plots import check_plot, pr_curve
-
-        check_plot(Path(path))
-        held = self.figures
-        title = f"{held['task']}, {held['split']}: {held['pairs']:,} pairs"
-        pr_curve(
-            self.curve,
-            Path(path),
-            title,
-            pairs=held["pairs"],
-            average_precision=held["average_precision"]["value"],
-        )
-        return Path(path)
-
-    def __str__(self) -> str:
-        from pairsieve.measure.figures import figures_table
-
-        after = f"After round {self.figures['round']}. " if "round" in self.figures else ""
-        return after + figures_table(self.figures)
-
-    def __repr__(self) -> str:
-        held = self.figures
-        return f"<Evaluation of {held['task']}, {held['split']}: AP {self.average_precision.value:.4f}>"
 
 
 def evaluate_model(campaign: Place, split: str = "test", *, round: int | None = None) -> Evaluation:
@@ -290,38 +220,6 @@ def audit_model(
 
 
 # ── matches ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, eq=False)
-class Listed:
-    """A table that was written: where it lies, and the figures about it. Iterating reads its rows."""
-
-    path: Path
-    figures: dict[str, Any]
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """One dictionary a row; numbers are numbers, an empty cell is None."""
-        return self.rows()
-
-    def rows(self, most: int | None = None) -> Iterator[dict[str, Any]]:
-        """The first `most` rows, or all; a long list is not held in memory."""
-        from pairsieve.matches.listing import read_list
-
-        return read_list(self.path, most)
-
-    def __len__(self) -> int:
-        return int(self.figures["matches" if "matches" in self.figures else "texts"])
-
-    def __repr__(self) -> str:
-        return f"<{len(self):,} rows in {self.path}>"
-
-    def _repr_html_(self) -> str:
-        rows = list(self.rows(ROWS_SHOWN))
-        columns = list(rows[0]) if rows else []
-        words = [column for column in columns if not isinstance(rows[0][column], float)]
-        more = f"The first {len(rows)}." if len(self) > len(rows) else ""
-        cells = ([_cell(row[column]) for column in columns] for row in rows)
-        return html_table(f"{self.path}: {len(self):,} rows", columns, cells, more, words)
 
 
 def find_matches(
@@ -402,15 +300,6 @@ def explain_pair(
 # ── files to hand on ────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class Report:
-    """A report that was written: its page, its pictures, and what it could not tell."""
-
-    page: Path
-    pictures: tuple[Path, ...]
-    missing: tuple[Missing, ...]
-
-
 def write_report(campaign: Place, out: Folder | None = None, *, split: str | None = None) -> Report:
     """Write one HTML page (and its pictures) about a campaign to the folder `out` (the campaign's report)."""
     from pairsieve.report.facts import gather
@@ -430,11 +319,12 @@ def export_model(campaign: Place, out: Folder, *, round: int | None = None) -> P
     from safetensors import SafetensorError
 
     campaign, target = open_campaign(campaign), Path(out)
-    matcher = campaign.matcher(trained_round(campaign, round))
+    number = trained_round(campaign, round)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{target} exists and is not empty", remedy="Choose a new folder for the model")
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
+    matcher = campaign.matcher(number)
     try:
         matcher.save(unfinished)
         if target.exists():
@@ -513,9 +403,3 @@ def _known_search(search: str) -> str:
     if search not in SEARCHES:
         raise InputError(f"unknown --search {search!r}", remedy=nearest(search, SEARCHES))
     return search
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
