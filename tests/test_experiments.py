@@ -177,6 +177,7 @@ def test_the_strategies_table_has_the_papers_column_and_says_what_differs():
         "seeds": "1",
         "AP": "0.4500",
         "P@R20": "0.7000",
+        "paper: labels": "16,640",
         "paper: AP": "0.201",
         "paper: P@R20": "0.324",
     }

@@ -21,7 +21,8 @@ HEAD = """# Results
 Made by `pairsieve experiment page` from the rows in `results/`; nothing is trained to make it. AP is average
 precision over **all** pairs of a split, exact unless an interval stands beside it. A figure with ± is the
 mean over seeds with its standard error. Every table says which command made its figures; the same command
-makes them again, and `pairsieve experiment table NAME` prints one table."""
+makes them again, and `pairsieve experiment table NAME` prints one table. How they are run,
+resumed and counted: [experiments](experiments.md)."""
 
 
 def page_text(rows: Sequence[Row], notes: Path, images: str = "images") -> str:
@@ -99,6 +100,7 @@ def draw_curves(group: Rows, path: Path) -> None:
     for axes in (left, right):
         axes.grid(alpha=0.25, lw=0.5)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    left.set_ylim(0, left.get_ylim()[1] * 1.05)  # no point half cut off
     left.legend(frameon=False, fontsize=8)
     figure.suptitle(f"{group.task}, {group.encoder}", x=0.01, ha="left", parse_math=False)
     save(figure, path)

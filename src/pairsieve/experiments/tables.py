@@ -83,12 +83,12 @@ def strategies_table(rows: Rows) -> Table | None:
     measures = rows.experiment.measures
     head = ["strategy", "labels", "seeds", *(SHORT[m] for m in measures)]
     head += [f"{SHORT[m]}, mirrored" for m in measures] if rows.symmetric else []
-    head += ["paper: AP", "paper: P@R20"] if rows.beside else []
+    head += ["paper: labels", "paper: AP", "paper: P@R20"] if rows.beside else []
     made = []
     if rows.untrained(measures[0]):
         line = ["untrained encoder", "0", "-", *(_words(rows.untrained(m)) for m in measures)]
         line += [_words(rows.untrained(m, "mirrored")) for m in measures] if rows.symmetric else []
-        made.append((*line, *(["-", "-"] if rows.beside else [])))
+        made.append((*line, *(["-"] * 3 if rows.beside else [])))
     for variant in rows.variants():
         first = rows.last(variant, measures[0])
         if first is None:
@@ -98,7 +98,8 @@ def strategies_table(rows: Rows) -> Table | None:
         line += [_words(rows.last(variant, m, "mirrored")) for m in measures] if rows.symmetric else []
         if rows.beside:
             told = paper.STRATEGIES.get((rows.beside, variant[0]))
-            line += [f"{told[1]:.3f}", f"{told[0]:.3f}"] if told else ["-", "-"]
+            budget = f"{paper.BUDGETS[rows.beside]:,}"
+            line += [budget, f"{told[1]:.3f}", f"{told[0]:.3f}"] if told else ["-"] * 3
         made.append(tuple(line))
     return _table(rows, head, made, f"{rows.experiment.split} split, all pairs, exact")
 
