@@ -20,6 +20,7 @@ from pairsieve.cli import all_commands
 from pairsieve.errors import InputError
 from pairsieve.experiments import DECLARED, Ground, read_results
 from pairsieve.experiments.looking import TO_VERIFY
+from pairsieve.experiments.results import write_rows
 
 SIZES = {"train": 60, "dev": 30, "test": 30}
 TOY = [
@@ -198,6 +199,26 @@ def test_a_person_looks_at_putative_false_positives(ran):
     answer("perhaps")
     told = experiment("manual", *there, "--out", place / "out", "--labels", answered)
     assert told.exit_code == 2 and "row 2" in told.stderr and "'perhaps'" in told.stderr
+
+
+def test_what_another_machine_has_stored_is_not_run_again(ran, tmp_path):
+    place, there = ran
+    words = [*there, "--have", place / "out", "--out", tmp_path, "--json"]
+    answer = json.loads(experiment("strategies", *words, "--until", 0).stdout)
+    assert answer["left"] == [] and len(answer["finished"]) == 6 and answer["tables"]
+    answer = json.loads(experiment("strategies", *words, "--until", 0, "--first-batch", 9).stdout)
+    assert len(answer["left"]) == 5  # another budget is another cell; the untrained encoder is the same
+
+
+def test_a_cell_runs_what_it_needs_where_only_the_figures_of_that_are_stored(ran, tmp_path):
+    place, there = ran
+    stored = tmp_path / "stored"
+    write_rows(stored / "x.parquet", [r for r in read_results(place / "out") if r.strategy == "uncertainty"])
+    words = [*there, "--have", stored, "--out", tmp_path / "out", "--strategy", "stratified-match", "--json"]
+    answer = json.loads(experiment("stratified", *words).stdout)
+    assert answer["refused"] == {}
+    mine, whole = figures(tmp_path / "out"), figures(place / "out")
+    assert mine and mine.items() <= whole.items()
 
 
 def test_encoders_of_the_e5_family_get_their_prefixes(ran, tmp_path):

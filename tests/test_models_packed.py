@@ -31,7 +31,8 @@ config, model = {"bert": (t.BertConfig, t.BertModel), "mpnet": (t.MPNetConfig, t
 torch.manual_seed(0)
 # 64 dimensions lay the gradients of a norm side by side, 32 do not: both ways are taken
 pad = 0 if kind == "bert" else 1
-network = model(config(vocab_size=50, hidden_size=64 if kind == "bert" else 32, num_hidden_layers=2, num_attention_heads=2,
+width = 64 if kind == "bert" else 32
+network = model(config(vocab_size=50, hidden_size=width, num_hidden_layers=2, num_attention_heads=2,
                        intermediate_size=48, max_position_embeddings=40, pad_token_id=pad)).eval()
 for parameter in network.parameters():
     parameter.data += 0.1 * torch.randn_like(parameter)

@@ -34,6 +34,7 @@ def experiment(
     near: int = typer.Option(100, "--near", min=1, help="Nearest texts of each that a slow model scores."),
     random: int = typer.Option(1_000_000, "--random", min=1, help="Random negatives a slow model scores."),
     labels: Path | None = typer.Option(None, "--labels", help="With manual: a person's labels (CSV)."),
+    have: Path | None = typer.Option(None, "--have", help="Stored results; their cells are not run again."),
     until: float | None = typer.Option(None, "--until", help="Begin no cell after so many seconds."),
     cache: Path | None = typer.Option(
         None, "--cache", envvar="PAIRSIEVE_CACHE", help="Embeddings shared with campaigns. [OUT/shared]"
@@ -98,10 +99,11 @@ def experiment(
     said = [f"{option} {value}" for option, value in told.items() if value is not None]
     said += [f"--recipe {each}" for each in recipe] + [f"--strategy {each}" for each in strategy]
     grounds = [_ground(name, folder, each, said, more) for folder in task for each in encoder]
-    outcome = run_experiments(wanted, grounds, seeds, until, say)
+    stored = _stored(have, read_results(have)) if have is not None else []
+    outcome = run_experiments(wanted, grounds, seeds, until, say, stored)
     if outcome.left:
         say(f"{len(outcome.left):,} cells are left; the same command goes on.")
-    _print(wanted, read_results(out), as_json, outcome.as_json())
+    _print(wanted, [*stored, *read_results(out)], as_json, outcome.as_json())
     if outcome.refused:  # said above; what could be run was
         raise typer.Exit(2)
 

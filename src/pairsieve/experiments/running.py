@@ -34,16 +34,23 @@ def run_experiments(
     seeds: int | None = None,
     until: float | None = None,
     say: Callable[[str], None] = lambda words: None,
+    have: Sequence[Row] = (),
 ) -> Outcome:
     """Run every cell of the experiments on every ground, seed by seed, and write their rows after each.
 
-    `until`: begin no cell after so many seconds. A cell that refuses its data is said, and the others go on.
+    `until`: begin no cell after so many seconds. `have`: rows stored elsewhere, whose cells are not run,
+    unless another one needs what they bought. A cell that refuses its data is said, and the others go on.
     """
     began, outcome = time.perf_counter(), Outcome()
+    stored = {_ran(row) for row in have}
     for experiment, ground, cell in in_order(experiments, grounds, seeds):
         name = f"{ground.task.name}/{ground.encoder_label}/{cell.name}"
         done = finished(cell, ground)
         if done is None:
+            if _would_run(cell, ground) in stored:
+                if name not in outcome.finished:
+                    outcome.finished.append(name)
+                continue
             if name in outcome.refused:
                 continue
             if until is not None and time.perf_counter() - began >= until:
@@ -52,6 +59,8 @@ def run_experiments(
                 continue
             started = time.perf_counter()
             try:
+                for need in _all_needs(cell):
+                    run_cell(need, ground, say)
                 done = run_cell(cell, ground, say)
             except PairsieveError as error:
                 outcome.refused[name] = str(error)
@@ -64,6 +73,24 @@ def run_experiments(
         rows = rows_of(experiment, ground, cell, done)
         add_rows(file_for(ground.out, experiment.name, ground.task.name, ground.encoder_label), rows)
     return outcome
+
+
+def _all_needs(cell: Cell) -> list[Cell]:
+    """What must be there first, the farthest need first."""
+    return [each for need in cell.needs() for each in (*_all_needs(need), need)]
+
+
+def _ran(row: Row) -> tuple[Any, ...]:
+    """What a row's cell was, on which data: to tell whether another one would be the same."""
+    on = (row.task_fingerprint, row.encoder_fingerprint, row.learner)
+    return (*on, row.model, row.strategy, row.recipe, row.seed_set, row.schedule, row.seed)
+
+
+def _would_run(cell: Cell, ground: Ground) -> tuple[Any, ...]:
+    learners = {"cosine": ground.trained_by, "manual": ground.trained_by, "concat": "cross"}
+    on = (ground.task.fingerprint, ground.encoder.fingerprint, learners.get(cell.model, ""))
+    schedule = schedule_words(cell.schedule)
+    return (*on, cell.model, cell.strategy, cell.recipe, cell.seed_set, schedule, cell.seed)
 
 
 def in_order(
