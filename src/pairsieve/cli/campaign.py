@@ -113,7 +113,7 @@ def init(
         {"campaign": str(folder), "task": str(task), "strategy": strategy, "budget": budget},
         as_json,
         f"{folder}: {strategy} on {task}, {budget:,} labels in rounds of {batches}.\n"
-        f"Next: pairsieve run {folder}",
+        f"Next: pairsieve {'run' if made.split.has_truth else 'label'} {folder}",
     )
 
 

@@ -190,9 +190,9 @@ def table_in_words(task: Task) -> str:
             (
                 name,
                 " × ".join(f"{side:,}" for side in sides),
-                f"{len(split.positives):,}",
+                f"{len(split.positives):,}" if split.has_truth else _known(len(split.positives)),
                 f"{split.space.size:,}",
-                ratio_in_words(split.ratio),
+                ratio_in_words(split.ratio if split.has_truth else None),
                 f"{len(split.stated_negatives):,}",
             )
         )
@@ -202,6 +202,11 @@ def table_in_words(task: Task) -> str:
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def _known(positives: int) -> str:
+    """How many matches, where the truth is not known: those that labels tell, at least."""
+    return f"{positives:,} known" if positives else "unknown"
 
 
 def ratio_in_words(ratio: float | None) -> str:

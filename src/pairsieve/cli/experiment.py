@@ -44,7 +44,7 @@ def experiment(
     page: Path = typer.Option(Path("docs/results.md"), "--page", help="With page: the file to write."),
     as_json: bool = typer.Option(False, "--json", help="Print as JSON."),
 ) -> None:
-    """Repeat the paper's tables and figures, and ours; stop and resume at will.
+    """Repeat the paper's tables and figures, and ours.
 
     `experiment list` names them. `experiment NAME` runs what is not finished yet and prints its tables.
 

@@ -69,7 +69,7 @@ def match(
     cluster: str | None = CLUSTER,
     as_json: bool = _JSON,
 ) -> None:
-    """List the matches over a threshold that is never chosen on test.
+    """List the matches above a line never chosen on test.
 
     Every pair of the collection above a line for the F1, precision, recall or count you want, best first:
     keys, score, probability. Pairs that were labelled are listed as labelled. Stopped, it can be run again.
