@@ -51,7 +51,7 @@ def second_look(view: RoundView, budget: int, rng: np.random.Generator) -> Selec
     """The candidates that a second look at words and rivals leaves in doubt; the bi-encoder's fill up."""
     ids = view.doubtful(budget).ids
     if len(ids) < budget:
-        more = view.closest(0.0, budget).ids
+        more = view.closest(view.boundary, budget).ids
         ids = np.sort(np.concatenate([ids, more[~is_member(more, ids)][: budget - len(ids)]]))
     return Selection(ids, "uncertain at a second look")
 

@@ -6,8 +6,8 @@ Everything is a transaction: it is there whole once the call has returned, and n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -374,13 +374,7 @@ class Ledger:
     def asked(self, through: int | None = None) -> Ids:
         """Sorted ids of every pair asked, for training and audit, in rounds up to and with `through`."""
         query = sa.select(questions.c.pair, questions.c.round).order_by(questions.c.pair)
-
-        def read() -> tuple[Ids, Ids]:
-            with self._reading() as connection:
-                ids, rounds = columns(connection, query, 2)
-            return np.array(ids, np.int64), np.array(rounds, np.int64)
-
-        ids, rounds = self._memo.get(self._mark(), "asked", read)
+        ids, rounds = self._memo.get(self._mark(), "asked", lambda: self._arrays(query, 2))
         return ids.copy() if through is None else ids[rounds <= through]
 
     def open_questions(self, round: int | None = None, purpose: str | None = None) -> Ids:
@@ -403,16 +397,18 @@ class Ledger:
         wanted = np.ones(len(ids), bool) if through is None else rounds <= through
         return ids[wanted], labels[wanted].astype(bool)
 
-    def _labels(self, purpose: str, inferred: bool) -> tuple[Ids, Ids, Ids]:
+    def _labels(self, purpose: str, inferred: bool) -> list[Ids]:
         """Pairs labelled now, sorted, with their labels and the rounds they were asked in."""
         view = current_labels.c
         query = sa.select(view.pair, view.label, view.round).where(view.state == "labelled")
         query = narrow(query, current_labels, None, purpose)
         if not inferred:
             query = query.where(view.basis != "inferred")
+        return self._arrays(query.order_by(view.pair), 3)
+
+    def _arrays(self, query: sa.Select[Any], count: int) -> list[Ids]:
         with self._reading() as connection:
-            ids, labels, rounds = columns(connection, query.order_by(view.pair), 3)
-        return np.array(ids, np.int64), np.array(labels, np.int64), np.array(rounds, np.int64)
+            return [np.array(part, np.int64) for part in columns(connection, query, count)]
 
     def _mark(self) -> Mark:
         with self._reading() as connection:
@@ -495,12 +491,8 @@ class Ledger:
     def _now(self) -> str:
         return self._clock().astimezone(UTC).isoformat(timespec="microseconds")
 
-    @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
-        with writing(self._engine) as connection:
-            yield connection
+    def _writing(self) -> AbstractContextManager[sa.Connection]:
+        return writing(self._engine)
 
-    @contextmanager
-    def _reading(self) -> Iterator[sa.Connection]:
-        with reading(self._engine) as connection:
-            yield connection
+    def _reading(self) -> AbstractContextManager[sa.Connection]:
+        return reading(self._engine)

@@ -173,7 +173,7 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
     if not audits and split is None and model:
         how = f"pairsieve audit {campaign.folder} --budget 300"
         missing.append(
-            Missing("Precision, recall and AP", "no split was measured, and no audit was made", how)
+            Missing("Precision, recall and AP", "no measured split is shown here, and no audit was made", how)
         )
     if split is None:
         bought = {count.round: sum(c.labelled for c in counts if c.round <= count.round) for count in counts}
