@@ -1,20 +1,24 @@
 """Does the advice hold? Campaigns with the truth at hand: what was predicted of each batch, and what came.
 
-    python bench/advice.py --campaigns DIR... [--again] [--verbose] [--json FILE]
+    python bench/advice.py --campaigns DIR... [--again] [--cache FOLDER] [--encoder NAME] [--words-only]
+        [--verbose] [--json FILE]
     python bench/advice.py --task TASK [--texts 12000] [--first-batch 256] [--rounds 7] [--seeds 3]
         [--strategy uncertainty --strategy adaptive] [--cache FOLDER] [--verbose] [--json FILE]
 
 The first reads campaign folders, whatever learner trained them: what the sealed advice said after each
-round (with `--again`: what today's code says, from the same ledger and selections), and what the next round
-brought. The second simulates campaigns on parts of a task. Each seed is another part: of one collection,
+round, and what the next round brought. `--again` asks today's code instead, from the same ledger, and from
+the selections where they were saved. The witness sees the texts, and the rows of the campaign's encoder as
+it came; where that encoder is not here, those of `--encoder` if they are in `--cache` (nothing is embedded),
+with the campaign's prefixes. A folder without a ledger is judged by the counts of its rounds alone, with no
+witness. The second simulates campaigns on parts of a task. Each seed is another part: of one collection,
 whole groups of matching texts up to `--texts`; of two, six in ten left texts and every second right text
 besides those that match. The frozen encoder embeds once (`--cache` keeps it), the projection learner trains
-each round, search is exact.
+each round, search is exact. `steered` is uncertainty with the boundary of the best recipe.
 
 Prints how often what came lay within the 90 % interval: of the next batch's positives (must be at least
-85 %), of the positives left, and of AP over all pairs; how often the interval said nothing (as wide as the
-batch, or nearly: it counts as neither); and how wide the others were, as a share of the batch and as high /
-low (medians).
+85 %), of the positives left, and of AP over all pairs; how often the interval spans so much of the batch that
+the sentence says "not known yet"; and its width as a share of the batch (medians: of all rounds, and from the
+third batch on).
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ import json
 import math
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +37,12 @@ import numpy as np
 from pairsieve.artifacts import ArtifactStore, load_array, save_array
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.figures import read_sealed
-from pairsieve.campaign.guidance import advice_after
+from pairsieve.campaign.guidance import Chosen, advice_after, chosen_at, witnessed
+from pairsieve.campaign.likeness import Rows, frozen_rows, likeness
 from pairsieve.contracts import generator_for
+from pairsieve.errors import PairsieveError
 from pairsieve.measure import measure_exactly
-from pairsieve.measure.advice import Batch, Scored, Unasked, advise, depth_of
+from pairsieve.measure.advice import NOT_KNOWN, Batch, Scored, Unasked, advise, depth_of
 from pairsieve.models import encoder_named
 from pairsieve.models.head import fit_head
 from pairsieve.models.projection import ProjectionSettings, fit_maps
@@ -57,6 +63,12 @@ class Part:
     left: np.ndarray
     right: np.ndarray
     positives: Ids
+    texts: tuple[list[str], list[str]] | None = None
+
+    def alike(self, ids: Ids) -> np.ndarray:
+        """What the witness sees; without texts, only the frozen rows."""
+        texts = self.texts or ([""] * len(self.left), [""] * len(self.right))
+        return likeness(self.space, texts, ids, (self.left, self.right))
 
 
 def rows_of(texts: Collection, encoder_name: str, side: str, cache: Path) -> np.ndarray:
@@ -94,13 +106,19 @@ def part_of(
         mine = np.sort(np.argsort(order, kind="stable")[:texts])
         space: PairSpace = AllPairs(len(mine))
         chosen = pool[mine]
-        return Part(space, rows[0][mine], rows[0][mine], kept(split.positives, space, chosen, chosen))
+        words = [split.left.texts[row] for row in chosen.tolist()]
+        inside = kept(split.positives, space, chosen, chosen)
+        return Part(space, rows[0][mine], rows[0][mine], inside, (words, words))
     left = np.sort(rng.permutation(len(split.left))[: len(split.left) * 6 // 10])
     one, other = pair_rows(split.positives)
     right = rng.permutation(len(split.right))[: len(split.right) // 2]
     right = np.union1d(right, other[np.isin(one, left)])
     space = CrossPairs(len(left), len(right))
-    return Part(space, rows[0][left], rows[1][right], kept(split.positives, space, left, right))
+    texts = (
+        [split.left.texts[row] for row in left.tolist()],
+        [split.right.texts[row] for row in right.tolist()],
+    )
+    return Part(space, rows[0][left], rows[1][right], kept(split.positives, space, left, right), texts)
 
 
 def campaign(part: Part, strategy: str, sizes: list[int], seed: int) -> list[dict[str, Any]]:
@@ -110,27 +128,35 @@ def campaign(part: Part, strategy: str, sizes: list[int], seed: int) -> list[dic
     history: list[Batch] = []
     curve: list[tuple[int, float]] = []
     rows: list[dict[str, Any]] = []
-    weight, bias, said = 1.0, 0.0, None
+    weight, bias, boundary, said = 1.0, 0.0, 0.0, None
+    batches: list[Ids] = []
     for number, size in enumerate(sizes, start=1):
         search = ExactSearch(scan)
         if number == 1 or strategy == "adaptive":
             pairs = search.best(size, asked).pairs
         else:
-            pairs = search.closest(float(np.clip(-bias / weight, -2, 2)), size, asked).pairs
+            pairs = search.closest(float(np.clip((boundary - bias) / weight, -2, 2)), size, asked).pairs
         chosen = Scored(pairs.scores, weight, bias)
         came = is_member(pairs.ids, part.positives)
         if number > 1:
             left = int(len(part.positives) - labels.sum())
             taken = np.histogram(scan.scores(asked), EDGES)[0]
             unasked = Unasked(EDGES, -np.diff(scan.count_reaching(EDGES)) - taken)
+            answers = [batch.labels for batch in history]
+            shares = witnessed(part.space, [*batches, pairs.ids], answers, part.alike)
             said = advise(
-                history,
+                [history[0], *(replace(b, foreseen=share) for b, share in zip(history[1:], shares))],
                 chosen,
                 unasked=unasked,
                 space=part.space,
                 found=asked[labels],
                 curve=curve,
+                foreseen=shares[-1],
             )
+        batches.append(pairs.ids)
+        if strategy == "steered" and number > 1:
+            rate = float(np.clip((came.sum() + 0.5) / (size + 1.0), 0.02, 0.98))
+            boundary -= math.log(rate / (1.0 - rate))
         depth = depth_of(pairs.scores, unasked) if number > 1 else float(np.log1p(size / 2.0))
         history.append(Batch(came, chosen if number > 1 else None, depth))
         order = np.argsort(np.concatenate([asked, pairs.ids]))
@@ -154,47 +180,89 @@ def _trained(
     return weight, bias, open_scan(part.space, left, right, device="cpu")
 
 
-def read_campaign(folder: Path, again: bool) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Eyes:
+    """Whose frozen rows the witness of a stored campaign sees."""
+
+    cache: Path | None
+    encoder: str
+    words_only: bool
+
+    def rows(self, held: Campaign) -> tuple[Rows, Rows] | None:
+        if self.words_only:
+            return None
+        try:
+            found = frozen_rows(held.shared, held.learner.encoder, held.split)
+        except PairsieveError:  # the campaign was run elsewhere: its encoder is not here
+            found = None
+        if found is None and self.cache is not None:
+            told = held.settings
+            encoder = encoder_named(self.encoder, told.max_length, told.left_prefix, told.right_prefix)
+            found = frozen_rows(ArtifactStore(self.cache), encoder, held.split)
+        return found
+
+
+def read_campaign(folder: Path, again: bool, eyes: Eyes) -> list[dict[str, Any]]:
     """A campaign folder: for every round after the first that has answers, advice before it and what came.
 
     `again` asks today's code, from the ledger and the selections as they were saved.
     """
-    held = Campaign(folder)
-    split, counts, figures = held.split, {c.round: c for c in held.ledger.counts()}, held.figures()
+    held = Campaign(folder, cache=eyes.cache)
+    split, figures = held.split, held.figures()
     curve = {
         n: (row["labels"], row["average_precision"]["value"])
         for n, row in figures.items()
         if "average_precision" in row
     }
-    places = _selections(held) if again else {}
+    brought, chosen = _rounds(held)
+    part, seen = split, eyes.rows(held) if again else None
+
+    def alike(ids: Ids) -> np.ndarray:
+        return likeness(part.space, (part.left.texts, part.right.texts), ids, seen)
+
     rows = []
-    for number in sorted(counts)[1:]:
-        if counts[number].open or number - 1 not in counts:
+    for number in sorted(brought)[1:]:
+        if number - 1 not in brought:
             continue
-        if again and set(range(1, number + 1)) <= set(places):
-            batch = len(load_array(places[number] / "ids.npy"))
-            known = [curve[n] for n in sorted(curve) if n < number]
-            chosen = [places[n] for n in range(1, number)]
-            said = advice_after(held.ledger, split.space, chosen, places[number], batch, known).as_json()
-        else:
+        size, came = brought[number]
+        known = [curve[n] for n in sorted(curve) if n < number]
+        if not again:
             said = read_sealed(folder / "rounds" / f"advice-{number - 1:03d}.json") or {}
+        elif chosen:
+            before = [chosen[n] for n in range(1, number)]
+            said = advice_after(
+                held.ledger, split.space, before, chosen[number], size, known, alike
+            ).as_json()
+        else:
+            counts = [Batch(np.arange(n) < m) for n, m in (brought[k] for k in range(1, number))]
+            said = advise(counts, next_labels=size, curve=known).as_json()
         if not said:
             continue
-        found = sum(count.positives for n, count in counts.items() if n < number)
-        left = len(split.positives) - found if split.has_truth else None
-        row = _row(said, number, counts[number].positives, left, curve.get(number, (0, None))[1])
+        left = None
+        if split.has_truth:
+            left = len(split.positives) - sum(m for n, (_, m) in brought.items() if n < number)
+        row = _row(said, number, came, left, curve.get(number, (0, None))[1])
         rows.append({"campaign": folder.name, "task": held.task.name, **row})
     return rows
 
 
-def _selections(held: Campaign) -> dict[int, Path]:
-    """Where the selection of each round was saved, found by its pairs."""
-    by_pairs = {
-        load_array(place).tobytes(): place.parent
+def _rounds(held: Campaign) -> tuple[dict[int, tuple[int, int]], dict[int, Chosen]]:
+    """(labels, matches) of every round that is answered, and its pairs; without a ledger only the counts."""
+    place = held.settings.ledger_place(held.folder)
+    if isinstance(place, Path) and not place.exists():
+        batches = {n: row["batch"] for n, row in held.figures().items()}
+        return {n: (batch["labels"], batch["positives"]) for n, batch in batches.items()}, {}
+    counts = {c.round: (c.labelled, c.positives) for c in held.ledger.counts() if not c.open}
+    saved = {
+        np.sort(load_array(place)).tobytes(): place.parent
         for place in sorted((held.folder / "artifacts" / "selection").glob("*/ids.npy"))
     }
-    asked = {number: held.ledger.questions(number, "train").ids for number in held.ledger.rounds()}
-    return {n: by_pairs[ids.tobytes()] for n, ids in asked.items() if ids.tobytes() in by_pairs}
+    chosen = {}
+    for number in counts:
+        ids = np.sort(held.ledger.questions(number, "train").ids)
+        there = saved.get(ids.tobytes())
+        chosen[number] = chosen_at(there) if there else Chosen(ids)
+    return counts, chosen
 
 
 def _row(said: dict[str, Any], number: int, came: int, left: int | None, ap: float | None) -> dict[str, Any]:
@@ -209,27 +277,28 @@ def _row(said: dict[str, Any], number: int, came: int, left: int | None, ap: flo
         if figure is not None and truth is not None:
             within = bool(figure["low"] <= truth <= figure["high"])
             row[name] = {"came": truth, **figure, "within": within}
-    if "next" in row and row["next"]["high"] - row["next"]["low"] >= 0.95 * row["labels"]:
-        row["unknown"] = row.pop("next")
     if said["left_at_least"] is not None and left is not None:
         floor = said["left_at_least"]
         row["floor"] = {"came": left, "value": floor["value"], "within": bool(floor["low"] <= left)}
     return row
 
 
-HEADS = ("next batch", "says nothing", "width", "high / low", "left", "AP", "floor held")
+HEADS = ("next batch", "not known yet", "width", "from batch 3", "left", "AP", "floor held")
 
 
 def _columns(rows: list[dict[str, Any]]) -> str:
     """The figures of some rounds, in the order of HEADS."""
-    known = [row for row in rows if "next" in row]
-    wide = [(row["next"]["high"] - row["next"]["low"]) / max(row["labels"], 1) for row in known]
-    times = [(row["next"]["high"] + 1) / (row["next"]["low"] + 1) for row in known]
+    wide = [
+        (row["round"], (row["next"]["high"] - row["next"]["low"]) / max(row["labels"], 1))
+        for row in rows
+        if "next" in row
+    ]
+    later = [width for number, width in wide if number > 2]
     cells = [
         _coverage(rows, "next"),
-        f"{sum('unknown' in row for row in rows)} of {len(rows)}",
-        f"{np.median(wide):.0%}" if wide else "-",
-        f"{np.median(times):.1f}" if times else "-",
+        f"{sum(width > NOT_KNOWN for _, width in wide)} of {len(wide)}",
+        f"{np.median([width for _, width in wide]):.0%}" if wide else "-",
+        f"{np.median(later):.0%}" if later else "-",
         *(_coverage(rows, name) for name in ("left", "ap", "floor")),
     ]
     return "".join(f"{cell:>15}" for cell in cells)
@@ -241,17 +310,17 @@ def _coverage(rows: list[dict[str, Any]], name: str) -> str:
 
 
 def _tell(row: dict[str, Any]) -> None:
-    came = row.get("next", row.get("unknown", {})).get("came", "?")
+    came = row.get("next", {}).get("came", "?")
     more = "".join(f", {name} {row[name]['came']:.4g}" for name in ("left", "ap") if name in row)
     print(f"  round {row['round']}: came {came}{more}. Said: {row['sentence']}")
 
 
-def compare_campaigns(folders: list[Path], again: bool, verbose: bool) -> list[dict[str, Any]]:
+def compare_campaigns(folders: list[Path], again: bool, eyes: Eyes, verbose: bool) -> list[dict[str, Any]]:
     """Print what finished campaigns say, one line each and one together."""
     every: list[dict[str, Any]] = []
     print(f"{'campaign':<34}" + "".join(f"{head:>15}" for head in HEADS))
     for folder in folders:
-        rows = read_campaign(folder, again)
+        rows = read_campaign(folder, again, eyes)
         if rows:
             print(f"{rows[0]['task'] + ' ' + folder.name:<34}" + _columns(rows), flush=True)
         for row in rows if verbose else ():
@@ -271,6 +340,7 @@ def main() -> None:
     parser.add_argument("--task", type=Path, default=None)
     parser.add_argument("--split", default="train")
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
+    parser.add_argument("--words-only", action="store_true", help="the witness sees no encoder's rows")
     parser.add_argument("--pool", type=int, default=20000, help="texts of one collection that are embedded")
     parser.add_argument("--texts", type=int, default=12000, help="texts of one collection in a seed's part")
     parser.add_argument("--strategy", action="append", default=[])
@@ -284,7 +354,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=None)
     args = parser.parse_args()
     if args.campaigns:
-        every = compare_campaigns(args.campaigns, args.again, args.verbose)
+        eyes = Eyes(args.cache, args.encoder, args.words_only)
+        every = compare_campaigns(args.campaigns, args.again, eyes, args.verbose)
         if args.json:
             args.json.write_text(json.dumps(every, indent=1))
         return

@@ -52,10 +52,15 @@ def main() -> None:
             ["run", "mine"],
             ["status", "mine", "--json"],
             ["evaluate", "mine", "--split", "test", "--json"],
+            ["audit", "mine", "--split", "test", "--budget", "200"],
+            ["match", "mine", "--out", "matches.csv"],
+            ["cluster", "mine", "--out", "groups.csv"],
+            ["report", "mine"],
+            ["ledger", "verify", "mine"],
             ["export", "mine", "--out", "model"],
         ):
             seconds, peak = peak_of(words, Path(folder))
-            what = f"Memory: pairsieve {words[0]}"
+            what = "Memory: pairsieve " + (" ".join(words[:2]) if words[0] == "ledger" else words[0])
             size = f"{asked.texts:,} texts"
             bound = f"under {asked.most_gib:g} GiB"
             claims.append(Claim(what, "one process", seconds, "", None, None, bound, peak, size, busy()))

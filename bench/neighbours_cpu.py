@@ -1,8 +1,10 @@
 """How fast are exact nearest neighbours on a CPU? Ours beside Faiss's flat index, the same rows in one run.
 
     python bench/neighbours_cpu.py [--texts 43600 100000] [--count 100] [--two-sides] [--json FILE]
-    python bench/neighbours_cpu.py --embeddings FILE.npy
+    python bench/neighbours_cpu.py --kinds made random [--embeddings FILE.npy …]
 
+`made` rows are like a real collection's; `random` ones have no direction before another, which leaves the
+least to pass over by integers. `--embeddings` adds rows of files, cut to the largest number of `--texts`.
 Both find, for every row of a collection, its `count` nearest others by the cosine. Faiss finds a text itself
 too and is asked for one more. Where a collection has more than `--faiss-rows` rows, Faiss searches for so
 many of them, evenly spread, and its time is scaled to all: its work is the same for every row. With
@@ -33,11 +35,12 @@ SPARE_GIB = 1.0  # interpreter, libraries and tiles, whatever the size
 def main() -> None:
     asked = arguments()
     claims = []
-    for texts in asked.texts:
-        rows = embeddings(texts, asked.width, asked.embeddings)
-        n, width = rows.shape
+    wanted: list[tuple[str | Path, int]] = [(kind, texts) for kind in asked.kinds for texts in asked.texts]
+    wanted += [(file, max(asked.texts)) for file in asked.embeddings]
+    for kind, texts in wanted:
+        n, width = embeddings(kind, texts, asked.width).shape
         step = max(1, -(-n // asked.faiss_rows))
-        source = (texts, asked.width, asked.embeddings, asked.two_sides)
+        source = (kind, texts, asked.width, asked.two_sides)
         sides = [
             Side(ours, source, asked.count, asked.threads),
             Side(faiss_flat, source, asked.count, asked.threads, step),
@@ -48,12 +51,12 @@ def main() -> None:
         (found, busy_s), (peer_found, peer_busy_s) = sides[0].result, sides[1].result
         same = np.mean([np.isin(a, b).mean() for a, b in zip(found, peer_found)])
         peak, peers = (side.close() for side in sides)
-        # Embeddings made, as unit rows and as integers; candidates; answers: see pairsieve/scan/screen.py.
-        bound = SPARE_GIB + n * (14 * width * (1 + asked.two_sides) + 8 * (3 * asked.count + 128)) / 2**30
+        # Embeddings as made, as unit rows, shuffled and as integers; candidates; answers (scan/screen.py).
+        bound = SPARE_GIB + n * (14 * width * (1 + asked.two_sides) + 8 * (4 * asked.count + 128)) / 2**30
         bound += n * 24 * asked.count / 2**30
         claims.append(
             Claim(
-                f"Exact {asked.count} nearest of every row"
+                f"Exact {asked.count} nearest of every row, {Path(kind).stem} rows"
                 + (", two collections" if asked.two_sides else ""),
                 "exact scan",
                 mine,
@@ -129,21 +132,25 @@ class Clock:
 
 
 def both_sides(source: tuple[Any, ...]) -> tuple[NDArray[np.float32], NDArray[np.float32], PairSpace]:
-    texts, width, file, two_sides = source
-    left = embeddings(texts, width, file)
+    kind, texts, width, two_sides = source
+    left = embeddings(kind, texts, width)
     if not two_sides:
         return left, left, AllPairs(len(left))
-    right = np.ascontiguousarray(left[::-1]) if file else made_rows(texts, width, texts, seed=1).rows
+    right = embeddings(kind, texts, width, 1) if isinstance(kind, str) else np.ascontiguousarray(left[::-1])
     return left, right, CrossPairs(len(left), len(right))
 
 
-def embeddings(texts: int, width: int, file: Path | None) -> NDArray[np.float32]:
-    """Unit rows: made ones, or the first `texts` of a file."""
+def embeddings(kind: str | Path, texts: int, width: int, seed: int = 0) -> NDArray[np.float32]:
+    """Unit rows: made ones, random ones, or the first `texts` of a file."""
     from pairsieve.scan import unit_rows
 
-    if file is None:
-        return made_rows(texts, width, texts).rows
-    unit: NDArray[np.float32] = unit_rows(np.load(file, mmap_mode="r", allow_pickle=False)[:texts])
+    if kind == "made":
+        return made_rows(texts, width, texts, seed).rows
+    if kind == "random":
+        rows = np.random.default_rng(seed).standard_normal((texts, width), dtype=np.float32)
+    else:
+        rows = np.load(kind, mmap_mode="r", allow_pickle=False)[:texts]
+    unit: NDArray[np.float32] = unit_rows(rows)
     return unit
 
 
@@ -160,7 +167,8 @@ def arguments() -> argparse.Namespace:
     made.add_argument(
         "--two-sides", action="store_true", help="two collections, so that no pair serves twice"
     )
-    made.add_argument("--embeddings", type=Path, help="npy of float rows, instead of made ones")
+    made.add_argument("--kinds", nargs="*", choices=("made", "random"), default=["made"])
+    made.add_argument("--embeddings", type=Path, nargs="*", default=[], help="npy files of float rows")
     made.add_argument("--faiss-rows", type=int, default=50_000)
     return made.parse_args()
 

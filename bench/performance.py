@@ -5,7 +5,7 @@
     python bench/performance.py --run startup sklearn_ap
 
 A result is a list of claims as `claims.py` writes them, in one file for each bench; `growth.json` holds the
-costs by size. No number on the page comes from anywhere else.
+costs by size, `million.json` what `bench/million.py` printed. No number on the page comes from anywhere else.
 """
 
 from __future__ import annotations
@@ -45,6 +45,15 @@ line is a bench that measured ours and the peer (or the ceiling) in the same run
 seconds over ours: above 1 we are faster. Peak memory is that of our process, interpreter, libraries and data
 included. Where others were using the machine, the notes give the load, and the processor seconds of ours
 and the peer, which others' work hardly moves.
+"""
+
+GPUS = """## Several GPUs
+
+`--cluster gpus` (with `run`, `evaluate` and `match`) spreads an exact pass over all GPUs of a machine: the
+space is cut into blocks of two bands of rows, and each GPU takes the next block when it has finished one.
+Embedding and training use one GPU. The cut, the queue of devices and the merging are tested with faked
+devices (`tests/test_cluster.py`). On a machine with several GPUs it **was not run**: no line above says what
+it gains. With `--cluster` and the address of a Ray cluster the cut is the same, a GPU to a block.
 """
 
 BACKENDS = """## Embedding without a GPU
@@ -118,7 +127,7 @@ def written(results: dict[str, list[dict[str, Any]]]) -> str:
             parts.append("".join(f"- {claim}: {words}.\n" for claim, words in notes if words))
     if GROWTH in results:
         parts.append(growth_section(results[GROWTH]))
-    parts.append(BACKENDS)
+    parts += [GPUS, BACKENDS]
     return "\n".join(parts)
 
 

@@ -17,6 +17,7 @@ from pairsieve.campaign.audits import Draw, draws_of
 from pairsieve.cli import all_commands
 from pairsieve.contracts import Answer
 from pairsieve.errors import InputError
+from web_campaign import Page
 
 
 def call(*words: Any) -> dict[str, Any]:
@@ -128,6 +129,40 @@ def test_another_split_is_audited_by_people(tmp_path: Path, tiny_encoder: Path) 
     assert campaign.ledger.digest() == before
     assert (tmp_path / "c" / "rounds" / "audit-test-001.json").exists()
     assert "audit" not in campaign.status()["rounds"][0]  # which speaks of the campaign's own split
+
+
+def test_the_audit_of_another_split_is_answered_on_the_page(tmp_path: Path, tiny_encoder: Path) -> None:
+    """The page of `label --split test` shows test pairs, keeps answers apart, and says how to go on."""
+    task = made_task(tmp_path / "task", truth=False)
+    campaign = begin(tmp_path / "c", task, tiny_encoder, rounds=2, measure_splits=())
+    campaign.run()
+    answers = [Answer(int(pair), int(at % 4 == 0)) for at, pair in enumerate(campaign.ledger.asked())]
+    campaign.ledger.answer(answers, who="ann", source="page")
+    campaign.run()  # round 2 waits: its questions must not come up on the audit's page
+    with pytest.raises(InputError, match=r"no audit of test has been begun.*pairsieve audit"):
+        call("label", tmp_path / "c", "--split", "test")
+    before = campaign.ledger.digest()
+    words = CliRunner().invoke(
+        all_commands(), ["audit", str(tmp_path / "c"), "--split", "test", "--budget", "12"]
+    )
+    assert f"pairsieve label {tmp_path / 'c'} --split test" in words.stdout
+    page = Page(campaign, split="test")
+    assert page.get("/api/campaign")["campaign"] == "c, audit of test"
+    shown = page.next("Ann", 50)
+    assert len(shown["pairs"]) == 12 and all(p["left"]["key"].startswith("test-") for p in shown["pairs"])
+    assert shown["apart"] and shown["split"] == "test" and shown["round"]["audit"]
+    assert shown["budget"] == {"labels": 12, "answered": 0} and not shown["training"]["trains"]
+    for at, pair in enumerate(shown["pairs"]):
+        page.answer("Ann", pair["pair"], "match" if at % 3 == 0 else "no match")
+    page.undo("Ann")
+    page.answer("Ann", shown["pairs"][-1]["pair"], "unsure")
+    done = page.get("/api/state", who="Ann")
+    assert done["training"]["step"] == "audited" and done["budget"]["answered"] == 12
+    assert done["training"]["reason"] == f"pairsieve audit {tmp_path / 'c'} --split test"
+    assert page.get("/api/dashboard")["unseen"] is None
+    found = call("audit", tmp_path / "c", "--split", "test", "--budget", 12)
+    assert found["labels"] == 11 and found["unsure"] == 1
+    assert campaign.ledger.digest() == before  # nothing of it is in the campaign's own ledger
 
 
 def test_draws_are_named_and_older_names_are_read() -> None:

@@ -27,7 +27,7 @@ from pairsieve.campaign import Campaign, Step, create_campaign, loop, next_step,
 from pairsieve.contracts import Answer
 from pairsieve.errors import ArtifactError, InputError, LedgerError, PoolExhausted, SettingsError
 from pairsieve.ledger import Ledger, RoundCount
-from pairsieve.pairs import ScoredPairs, is_member
+from pairsieve.pairs import ScoredPairs, is_member, pair_rows
 from pairsieve.tasks import load_task
 
 LEARNERS = ("projection", "full")
@@ -131,7 +131,7 @@ def test_every_strategy_buys_exactly_its_budget(
 def test_static_retrieval_takes_the_nearest_by_the_frozen_encoder(
     task: Path, tiny_encoder: Path, tmp_path: Path
 ) -> None:
-    campaign = begin(tmp_path / "c", task, tiny_encoder, strategy="static")
+    campaign = begin(tmp_path / "c", task, tiny_encoder, strategy="static", crowding=0.0)
     campaign.run()
     rows = campaign.learner.encoder.embed(campaign.split.left.texts)
     left, right = np.triu_indices(len(rows), 1)
@@ -771,16 +771,51 @@ def test_the_exported_model_gives_the_campaigns_cosines(
     from sentence_transformers import SentenceTransformer
 
     campaign = Campaign(finished[learner])
-    matcher = campaign.matcher(campaign.latest())
+    matcher = campaign.plain_matcher(campaign.latest())
     matcher.save(tmp_path / "model")
     part = campaign.task.splits["test"]
-    rows, right = campaign.embeddings(matcher, part, campaign.latest())
+    rows, right = campaign.plain_embeddings(matcher, part, campaign.latest())
     assert right is None
     loaded = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     theirs = loaded.encode(list(part.left.texts))
     assert np.abs(theirs @ theirs.T - np.asarray(rows) @ np.asarray(rows).T).max() < 1e-5
     head = json.loads((tmp_path / "model" / "head.json").read_text())
-    assert {"weight": head["weight"], "bias": head["bias"]} == campaign.figures()[3]["head"]
+    assert (head["weight"], head["bias"]) == (matcher.weight, matcher.bias)  # over plain cosines
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_the_head_of_a_round_is_fitted_to_scores_that_count_rivals(
+    learner: str, finished: dict[str, Path]
+) -> None:
+    from pairsieve.models.head import fit_head
+
+    campaign = Campaign(finished[learner])
+    last = campaign.latest()
+    matcher, part = campaign.matcher(last), campaign.split
+    plain, _ = campaign.plain_embeddings(matcher, part, last)
+    cosines = plain.astype(float) @ plain.T.astype(float)
+    np.fill_diagonal(cosines, -1)
+    nearest = cosines.max(axis=1)
+    ids, labels = campaign.ledger.labels(through=last)
+    left, right = pair_rows(ids)
+    scores = cosines[left, right] / (nearest[left] * nearest[right]) ** 0.3
+    assert fit_head(scores, labels) == pytest.approx((matcher.weight, matcher.bias), rel=1e-2)
+    recorded = campaign.figures()[last]["head"]
+    assert recorded == {"weight": matcher.weight, "bias": matcher.bias}
+    rows, _ = campaign.embeddings(matcher, part, last)
+    assert campaign.scan(part.space, rows, None).scores(ids) == pytest.approx(scores, abs=1e-5)
+
+
+def test_the_papers_recipe_and_crowding_0_score_by_plain_cosines(
+    task: Path, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    for name, told in (("paper", {"recipe": "paper"}), ("none", {"crowding": 0.0})):
+        campaign = begin(tmp_path / name, task, tiny_encoder, rounds=1, **told)
+        campaign.run()
+        assert campaign.crowding == 0
+        assert campaign.matcher(1).fingerprint == campaign.plain_matcher(1).fingerprint
+        rows, _ = campaign.embeddings(campaign.matcher(1), campaign.split, 1)
+        assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)
 
 
 def test_the_bundled_encoder_from_a_campaign_to_sentence_transformers(tmp_path: Path) -> None:
@@ -789,9 +824,9 @@ def test_the_bundled_encoder_from_a_campaign_to_sentence_transformers(tmp_path: 
     place = made_task(tmp_path / "task", sizes={"train": 20, "dev": 20, "test": 20})
     campaign = begin(tmp_path / "c", place, "all-MiniLM-L6-v2", rounds=1, strategy="stratified-all")
     campaign.run()
-    campaign.matcher(1).save(tmp_path / "model")
+    campaign.plain_matcher(1).save(tmp_path / "model")
     texts = list(campaign.split.left.texts)
-    rows, _ = campaign.embeddings(campaign.matcher(1), campaign.split, 1)
+    rows, _ = campaign.plain_embeddings(campaign.matcher(1), campaign.split, 1)
     theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(texts)
     assert theirs.shape == (20, 384)
     assert np.abs(theirs @ theirs.T - np.asarray(rows) @ np.asarray(rows).T).max() < 1e-5

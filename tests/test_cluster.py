@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pairsieve.cluster.embedding as embedding
+import pairsieve.cluster.local as local
 import pairsieve.cluster.neighbours as indexed
 import pairsieve.cluster.scan as sharded
 import pairsieve.scan
+import pairsieve.scan.cpu
 from pairsieve.artifacts import ArtifactStore
-from pairsieve.cluster import LocalShards, ShardedScan, embedded_rows, index_by_shards, open_shards
+from pairsieve.cluster import (
+    GpuShards,
+    LocalShards,
+    ShardedScan,
+    embedded_rows,
+    index_by_shards,
+    open_shards,
+)
 from pairsieve.cluster.embedding import SHARD, carried, opened
 from pairsieve.errors import InputError, MissingExtra
 from pairsieve.made import made_questions
@@ -114,6 +127,80 @@ def test_rows_that_do_not_fit_the_space_are_refused() -> None:
         ShardedScan(LocalShards(), AllPairs(4), np.eye(3, dtype=np.float32))
 
 
+# ── several GPUs, faked: threads, queue of devices and cut are real, products run on the CPU ────────
+
+THREE = GpuShards(workers=3, gpus=3, devices=("cuda:0", "cuda:1", "cuda:2"))
+
+
+@pytest.fixture
+def faked_gpus(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """How many shards ran on each "GPU"; a scan on CUDA is one on the CPU, of rows that it scales itself."""
+    ran: dict[str, int] = {}
+
+    @contextlib.contextmanager
+    def current(device: str) -> Iterator[None]:
+        ran[device] = ran.get(device, 0) + 1
+        yield
+
+    def cpu_scan(space: Any, left: Any, right: Any, *, double: bool, **told: Any) -> Any:
+        assert told["device"] == "cuda"  # the thread's own
+        kind = np.float64 if double else np.float32
+        mine = unit_rows(left, kind)
+        yours = mine if right is left else unit_rows(right, kind)
+        return pairsieve.scan.cpu.CpuScan(space, mine, yours, double=double, threads=1)
+
+    monkeypatch.setattr(local, "_current", current)
+    monkeypatch.setattr("pairsieve.scan.cuda.CudaScan", cpu_scan)
+    return ran
+
+
+def test_shards_run_on_every_gpu_at_once(faked_gpus: dict[str, int]) -> None:
+    """Six shards, each waiting until three are at work: they could never end one after the other."""
+    together = threading.Barrier(3, timeout=30)
+
+    def work(number: int) -> int:
+        together.wait()
+        return number * number
+
+    found = dict(THREE.map(work, [(number,) for number in range(6)], gpu=True))
+    assert found == {0: 0, 1: 1, 2: 4, 3: 9, 4: 16, 5: 25}
+    assert sorted(faked_gpus) == ["cuda:0", "cuda:1", "cuda:2"]
+    assert sum(faked_gpus.values()) == 6
+    assert list(THREE.map(lambda: 7, [()])) == [(0, 7)]  # needs no GPU: in this thread
+    assert sum(faked_gpus.values()) == 6
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.usefixtures("narrow")
+def test_a_scan_on_several_gpus_equals_that_of_one(symmetric: bool, faked_gpus: dict[str, int]) -> None:
+    case = made_case(symmetric, KINDS[0], rows=200, columns=150, width=24, seed=2)
+    parts = ShardedScan(THREE, case.space, case.left, case.right)  # "auto" finds the GPUs
+    assert parts.device == "cuda"
+    assert {name: wrong for name, wrong in check_scan(parts, case, double=True) if wrong} == {}
+    assert sum(faked_gpus.values()) > 20
+
+
+def test_what_fails_on_a_gpu_is_told_and_what_has_not_begun_never_does(faked_gpus: dict[str, int]) -> None:
+    def work(number: int) -> None:
+        raise InputError(f"shard {number}")
+
+    with pytest.raises(InputError, match="shard"):
+        list(THREE.map(work, [(number,) for number in range(500)], gpu=True))
+    assert sum(faked_gpus.values()) < 500
+
+
+def test_the_gpus_of_this_machine_are_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    found = open_shards("gpus")
+    assert isinstance(found, GpuShards) and found.gpus == 2 and found.devices == ("cuda:0", "cuda:1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match=r"--cluster gpus: no GPU here.*Leave --cluster out"):
+        open_shards("gpus")
+
+
 # ── indexes ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -194,6 +281,25 @@ def test_a_killed_embedding_goes_on_at_the_shard_it_was_at(
     rows = embedded_rows(store, KEY, encoder, texts, "left")
     assert np.array_equal(rows, at_once)
     assert list((store.folder / SHARD).iterdir()) == []  # the whole stands; its parts are gone
+
+
+def test_what_a_pass_prepares_is_kept_for_its_parts_and_freed_after(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three parts of 10 texts share one store of prepared things (on a GPU: the packed network)."""
+    monkeypatch.setattr(embedding, "TEXTS_A_SHARD", 10)
+    encoder = encoder_named(tiny_encoder, device="cpu")
+    embed, seen = type(encoder).embed, []
+
+    def watched(self: Any, texts: Any, side: str = "left") -> Any:
+        seen.append(id(self.prepared))
+        assert self.prepared is not None
+        return embed(self, texts, side)
+
+    monkeypatch.setattr(type(encoder), "embed", watched)
+    embedded_rows(ArtifactStore(tmp_path), KEY, encoder, made_questions(30, seed=3).texts, "left")
+    assert len(seen) == 3 and len(set(seen)) == 1
+    assert encoder.prepared is None
 
 
 def test_a_torn_shard_is_embedded_again(

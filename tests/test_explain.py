@@ -58,16 +58,18 @@ def test_a_word_carries_what_the_score_loses_without_it(sides: str, request: pyt
     matcher = campaign.matcher(campaign.latest())
     second = "left" if campaign.split.space.symmetric else "right"
     left, right = matcher.embed([told.left_text], "left")[0], matcher.embed([told.right_text], second)[0]
-    assert float(left @ right) == pytest.approx(told.score, abs=1e-4)
+    assert float(left @ right) == pytest.approx(told.cosine, abs=1e-4)
+    assert told.nearest is not None
+    assert told.score == pytest.approx(told.cosine / (told.nearest[0] * told.nearest[1]) ** 0.3, abs=1e-4)
     assert [word.text for word in told.left_words] == told.left_text.split()
     assert [word.text for word in told.right_words] == told.right_text.split()
     for word in told.left_words:
         without = told.left_text[: word.start] + told.left_text[word.end :]
-        expected = told.score - float(matcher.embed([without], "left")[0] @ right)
+        expected = told.cosine - float(matcher.embed([without], "left")[0] @ right)
         assert word.loss == pytest.approx(expected, abs=1e-4)
     for word in told.right_words:
         without = told.right_text[: word.start] + told.right_text[word.end :]
-        expected = told.score - float(left @ matcher.embed([without], second)[0])
+        expected = told.cosine - float(left @ matcher.embed([without], second)[0])
         assert word.loss == pytest.approx(expected, abs=1e-4)
 
 
@@ -78,7 +80,7 @@ def test_how_it_stands_among_all_pairs(sides: str, request: pytest.FixtureReques
     part, number = campaign.task.splits["dev"], campaign.latest()
     left, right = campaign.embeddings(campaign.matcher(number), part, number)
     ids = part.space.unrank(np.arange(part.space.size))
-    scores = open_scan(part.space, left, right, device="cpu").scores(ids)
+    scores = open_scan(part.space, left, right, device="cpu", lengths=True).scores(ids)
     mine = scores[ids == pair][0]
     assert told.standing is not None
     assert told.standing.higher == int((scores > mine).sum())
@@ -106,7 +108,7 @@ def test_the_nearest_labelled_pairs(sides: str, request: pytest.FixtureRequest) 
     told = explain(campaign, keys[0][at[0]], keys[1][to[0]], examples=2)
     assert told.asked is not None and told.asked["label"] == int(labels[0])
     matcher = campaign.matcher(number)
-    left, right = campaign.embeddings(matcher, part, number)
+    left, right = campaign.plain_embeddings(matcher, part, number)
     other = left if right is None else right
     a, b = left[at[0]], other[to[0]]
     expected = []

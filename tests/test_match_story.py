@@ -260,7 +260,8 @@ def test_a_threshold_from_an_audit(trained, tmp_path):
     )
     assert found["threshold"]["from"] == "audit" and "80 labels" in found["threshold"]["words"]
     assert found["look"]["used"] == "first look"
-    assert found["threshold"]["recall"] >= 0.5
+    recall = found["threshold"]["recall"]
+    assert recall["value"] >= 0.5 and recall["low"] <= recall["value"] <= recall["high"]
 
 
 def test_refusals_say_what_to_do(trained, tmp_path, tiny_encoder):
@@ -275,7 +276,29 @@ def test_refusals_say_what_to_do(trained, tmp_path, tiny_encoder):
     assert "Did you mean 'hnsw'" in refused("match", one, "--search", "hnws", "--out", out)
     assert not out.exists()
     fresh = begin(tmp_path / "fresh", made_task(tmp_path / "task"), tiny_encoder)
+    # At once: before a model is looked for, let alone used.
+    assert "needs two collections" in refused("match", fresh.folder, "--one-to-one", "--out", out)
     assert "no round is complete yet" in refused("match", fresh.folder, "--out", out)
+
+
+def test_what_is_expected_comes_with_intervals_and_how_far_to_trust_them(tmp_path, tiny_encoder):
+    """Labels chosen by the model's own doubts; dev of another space; and dev that was asked about."""
+    task = made_task(tmp_path / "task")
+    schedule = Schedule(first_batch=120, growth=1.0, rounds=2)
+    begin(tmp_path / "c", task, tiny_encoder, seed_set="stated", schedule=schedule).run()
+    out = tmp_path / "m.csv"
+    for split, source, words in (("train", "labels", "An audit measures it"), ("test", "dev", "")):
+        told = called("match", tmp_path / "c", "--split", split, "--from", source, "--out", out)["threshold"]
+        for name in ("precision", "recall"):
+            assert told[name]["low"] <= told[name]["value"] <= told[name]["high"] <= 1
+        assert words in told.get("trust", "")
+    begin(tmp_path / "d", task, tiny_encoder, split="dev", seed_set="stated", schedule=schedule).run()
+    told = called("match", tmp_path / "d", "--split", "test", "--from", "dev", "--out", out)["threshold"]
+    assert "not held out" in told["trust"]
+    result = CliRunner().invoke(
+        all_commands(), ["match", str(tmp_path / "d"), "--split", "test", "--out", str(out)]
+    )
+    assert "\n  Pairs of dev could be asked about" in result.stdout
 
 
 def test_a_precision_out_of_reach_names_the_best(trained, tmp_path):

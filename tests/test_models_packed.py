@@ -81,6 +81,49 @@ found["stored"] = torch.equal(dict(network.named_parameters())["embeddings.word_
 print(json.dumps(found))
 """
 
+PASS = """
+import contextlib, json, numpy as np, torch, transformers as t
+from pairsieve.models.encoder import Tokens
+from pairsieve.models import packed_embedding as room
+
+torch.cuda.device = lambda device: contextlib.nullcontext()
+product = torch.mm  # the CPU's has no out_dtype
+torch.mm = lambda a, b, out_dtype=None: product(a.float(), b.float())
+torch.manual_seed(0)
+network = t.BertModel(t.BertConfig(vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+                                   intermediate_size=48, max_position_embeddings=40, pad_token_id=0)).eval()
+made = []
+
+class Counted(room.PackedEmbedder):
+    def __init__(self, *told):
+        made.append(1)
+        super().__init__(*told)
+
+room.PackedEmbedder = Counted
+texts = [np.arange(2, 2 + n, dtype=np.int32) for n in (5, 9, 3, 7)]
+tokens = Tokens(np.concatenate(texts), np.cumsum([0] + [len(text) for text in texts]))
+parts = [tokens.take(np.array([0, 1])), tokens.take(np.array([2, 3]))]
+kept = {}
+in_parts = np.concatenate([room.embed_packed(network, part, 0, "cpu", kept) for part in parts])
+built = len(made)
+whole = room.embed_packed(network, tokens, 0, "cpu")
+room.WORST = 0.0  # no embedder is so exact: refused once, and remembered
+refused = {}
+answers = [room.embed_packed(network, part, 0, "cpu", refused) for part in parts]
+print(json.dumps({"built": built, "after": len(made), "off": float(np.abs(in_parts - whole).max()),
+                  "refused": [answer is None for answer in answers]}))
+"""
+
+
+@needs_triton
+def test_a_pass_in_parts_builds_its_embedder_once():
+    """Two parts of one pass: one embedder; a pass by itself builds its own, and one that is refused one."""
+    found = interpreted(PASS)
+    assert found["built"] == 1
+    assert found["after"] == 3
+    assert found["off"] < 1e-6
+    assert found["refused"] == [True, True]
+
 
 @needs_triton
 @pytest.mark.parametrize("kind", ["bert", "mpnet", "roberta"])

@@ -126,6 +126,22 @@ def test_rows_with_too_many_ties_are_left_to_the_plain_way(screened):
 
 @needs_chain
 @pytest.mark.parametrize("symmetric", [True, False])
+def test_few_rows_by_single_sums_are_those_by_products(symmetric, monkeypatch):
+    """Three rows of 1,500 columns, copies among them: pair by pair, and by two tiles mostly of padding."""
+    rng = np.random.default_rng(4)
+    left = made_rows(rng, "copies", 1500, 33)
+    right = left if symmetric else made_rows(rng, "normal", 1500, 33)
+    space = AllPairs(1500) if symmetric else CrossPairs(1500, 1500)
+    rows = np.array([1499, 3, 1024])
+    summed = plain_neighbours(space, left, right, 20, rows)
+    monkeypatch.setattr(cpu, "FEW_ROWS", 0)
+    multiplied = plain_neighbours(space, left, right, 20, rows)
+    assert np.array_equal(summed[0], multiplied[0])
+    assert np.array_equal(summed[1].view(np.int32), multiplied[1].view(np.int32))
+
+
+@needs_chain
+@pytest.mark.parametrize("symmetric", [True, False])
 def test_bands_one_after_the_other_give_the_same(symmetric, screened, monkeypatch):
     """Where candidates of all rows would fill the memory, each band of rows meets all columns by itself."""
     monkeypatch.setattr(screen, "ALL_ROWS_BYTES", 0)

@@ -37,7 +37,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Pa
 @pytest.fixture(scope="module")
 def exported(campaign: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("exported") / "model"
-    Campaign(campaign).matcher(1).save(folder)
+    Campaign(campaign).plain_matcher(1).save(folder)
     return folder
 
 
@@ -196,7 +196,7 @@ def test_additions_of_an_earlier_model_are_embedded_anew(
 def test_scores_are_the_models_own(campaign: Path, tmp_path: Path) -> None:
     """The whole ranking against a product written out, and the probability against the head's formula."""
     opened = Campaign(campaign)
-    matcher = opened.matcher(1)
+    matcher = opened.plain_matcher(1)
     asked = "how do i reset my password"
     texts = [text for split in opened.task.splits.values() for text in split.left.texts]
     keys = [key for split in opened.task.splits.values() for key in split.left.keys]
@@ -234,7 +234,7 @@ def test_with_two_collections_the_right_one_answers(tiny_encoder: Path, tmp_path
         tmp_path, tiny_encoder, two=True, left_prefix="query: ", right_prefix="passage: "
     )
     opened = Campaign(folder)
-    matcher, asked = opened.matcher(1), "how do i reset my password"
+    matcher, asked = opened.plain_matcher(1), "how do i reset my password"
     right = [text for split in opened.task.splits.values() for text in split.right.texts]
     best = float((matcher.embed(right, "right") @ matcher.embed([asked], "left")[0]).max())
     with Service.open(folder) as service:

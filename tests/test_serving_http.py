@@ -30,7 +30,7 @@ def model(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Path:
     """An exported model; served without a collection it begins empty."""
     folder = tmp_path_factory.mktemp("http")
     campaign = Campaign(finished_campaign(folder, tiny_encoder))
-    campaign.matcher(1).save(folder / "model")
+    campaign.plain_matcher(1).save(folder / "model")
     return folder / "model"
 
 

@@ -270,12 +270,12 @@ def test_deepmatcher_labels_become_one_truth_and_new_splits(tmp_path: Path) -> N
     assert len(task.splits["all"].positives) == len(task.splits["all"].stated_negatives) == 8
     kept = sum(len(task.splits[name].stated_negatives) for name in ("train", "dev", "test"))
     assert task.report["stated_negatives_between_splits"] == 8 - kept > 0
-    assert task.provenance["layout"] == "labelled pairs (DeepMatcher)"
+    assert task.provenance["layout"] == "labelled pairs"
 
 
 def test_deepmatcher_pairs_without_labels_are_refused(tmp_path: Path) -> None:
     (deepmatcher_folder(tmp_path) / "valid.csv").write_text("ltable_id,rtable_id\n1,1\n")
-    with pytest.raises(InputError, match=r"valid\.csv: there is no column 'label'"):
+    with pytest.raises(InputError, match=r"valid\.csv, row 1: no column holds labels"):
         matching_task(tmp_path)
 
 

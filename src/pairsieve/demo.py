@@ -19,7 +19,7 @@ from pairsieve.campaign import Campaign, create_campaign
 from pairsieve.made import MadeQuestions, made_questions
 from pairsieve.pairs import AllPairs, Ids, ScoredPairs, pair_rows
 from pairsieve.report.plots import learning_curves
-from pairsieve.scan import open_scan
+from pairsieve.search.crowding import lengths, nearest_cosines
 from pairsieve.settings import Schedule, write_atomically
 from pairsieve.tasks import Collection, Split, Task, load_task, save_task
 
@@ -140,8 +140,10 @@ def _matches(campaign: Campaign, train: Split, test: Split) -> ScoredPairs:
     """Every pair of the whole collection that the last model gives a probability of at least one half."""
     number = campaign.latest()
     matcher = campaign.matcher(number)
-    rows = np.concatenate([campaign.embeddings(matcher, part, number)[0] for part in (train, test)])
-    scan = open_scan(AllPairs(len(rows)), rows, device=campaign.settings.device)
+    rows = np.concatenate([campaign.plain_embeddings(matcher, part, number)[0] for part in (train, test)])
+    space = AllPairs(len(rows))
+    near, _ = nearest_cosines(campaign.plain_scan, space, rows, None)
+    scan = campaign.scan(space, rows * lengths(near, campaign.crowding)[:, None], None)
     pieces: list[tuple[Ids, Any]] = []
     scan.collect(-matcher.bias / matcher.weight, 2.0, lambda ids, scores: pieces.append((ids, scores)))
     ids = np.concatenate([np.empty(0, np.int64), *(piece[0] for piece in pieces)])

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pairsieve.campaign import Campaign
 from pairsieve.errors import InputError, nearest
 from pairsieve.pairs import is_member, pair_rows
-from pairsieve.scan import Scan, open_scan
+from pairsieve.scan import Scan
 from pairsieve.tasks import Collection, Split
 from pairsieve.visible import visible
 
@@ -95,6 +95,8 @@ class Explanation:
     left_text: str
     right_text: str
     score: float
+    cosine: float
+    nearest: tuple[float, float] | None  # cosine of each text with its nearest; None where only cosines count
     logit: float
     probability: float
     standing: Standing | None  # None where nobody wanted all pairs counted
@@ -141,6 +143,10 @@ def explain(
     texts = part.left.texts[a], part.right.texts[b]
     sides = ("left", "left" if part.space.symmetric else "right")
     words, rows = _occluded(matcher, texts, sides)
+    nearest = None
+    if campaign.crowding:
+        mine, yours = campaign.nearest(matcher, part, number)
+        nearest = float(mine[a]), float(yours[b])
     return Explanation(
         split=part.name,
         asked_split=campaign.settings.split,
@@ -150,6 +156,8 @@ def explain(
         left_text=texts[0],
         right_text=texts[1],
         score=score,
+        cosine=float(rows[0] @ rows[1]),
+        nearest=nearest,
         logit=float(logit),
         probability=float(0.5 * (1 + np.tanh(logit / 2))),
         standing=_standing(part, scan, score) if count_all else None,
@@ -294,8 +302,7 @@ def _occluded(
 
 
 def _scan(campaign: Campaign, part: Split, number: int, matcher: Trained) -> Scan:
-    left, right = campaign.embeddings(matcher, part, number)
-    return open_scan(part.space, left, right, device=campaign.settings.device)
+    return campaign.scan(part.space, *campaign.embeddings(matcher, part, number))
 
 
 def _standing(part: Split, scan: Scan, score: float) -> Standing:
@@ -357,7 +364,7 @@ def _near(
     ids, labels = ids[kept], labels[kept]
     if len(ids) == 0 or examples == 0:
         return ()
-    left, right = campaign.embeddings(matcher, part, number)
+    left, right = campaign.plain_embeddings(matcher, part, number)
     at, to = pair_rows(ids)
     a, b = rows
 
@@ -407,6 +414,12 @@ def words_of(told: Explanation, colour: bool = False) -> str:
         "",
         f"The model of round {told.round}: {ink(f'probability {told.probability:.3f}', BOLD)} {says}.",
     ]
+    if told.nearest is not None:
+        one, other = told.nearest
+        lines.append(
+            f"Their cosine is {told.cosine:.4f}; text 1 has {one:.4f} with its nearest, text 2 {other:.4f}: "
+            "the farther those, the more a cosine counts."
+        )
     if told.standing is not None:
         lines.append(_standing_words(told.standing))
     if told.at_score is not None:
@@ -417,7 +430,7 @@ def words_of(told: Explanation, colour: bool = False) -> str:
         lines.append(_asked_words(told.asked))
     elif told.truth is None:
         lines.append("Nobody was asked about it.")
-    lines += ["", "What the score loses without a word of text 1 or 2 (minus: what it gains):"]
+    lines += ["", "What the cosine loses without a word of text 1 or 2 (minus: what it gains):"]
     lines += _bars(told, ink)
     if told.near:
         lines += ["", "Nearest labelled pairs:"]

@@ -96,6 +96,16 @@ def describe(
     return np.stack(columns, axis=1).astype(np.float32)
 
 
+def agreement(words: Wording, ids: Ids) -> Features:
+    """(n, 6): of the pairs `ids` the cosine of their words and the shares in common; so for letters."""
+    left, right = pair_rows(ids)
+    columns: list[NDArray[np.float64]] = []
+    for one, other in words.pieces[:2]:
+        cosine, shares = _agreement(words.space, one, other, left, right)
+        columns += [cosine, *shares]
+    return np.stack(columns, axis=1).astype(np.float32)
+
+
 def enough(labels: NDArray[np.bool_]) -> bool:
     """Whether there are labels of both classes to learn from."""
     positives = int(labels.sum())

@@ -145,8 +145,13 @@ class CampaignSettings:
     learner: str = _setting("auto", "how the matcher is trained; auto: what the device allows", _text())
     recipe: str = _setting(
         "best",
-        "how the full learner trains and where it asks: our best, or the paper's own",
+        "how the full learner trains, where it asks, and how pairs are scored: our best, or the paper's own",
         _one_of("best", "paper"),
+    )
+    crowding: float | None = _setting(
+        None,
+        "how much a pair counts less where its texts have near rivals; left out: 0.3, the paper's recipe 0",
+        _number(0, 0.5, optional=True),
     )
     learning_rate: float | None = _setting(
         None, "step size of training; left out: the encoder's own", _number(1e-9, 10, optional=True)

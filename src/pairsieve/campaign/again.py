@@ -63,12 +63,13 @@ def describe_split(
     `more(ids)`: further scores of the candidates, such as a cross-encoder's, each with rivals of its own.
     """
     space = part.space
-    left, right = campaign.embeddings(campaign.matcher(number), part, number)
-    scan = campaign.scan(space, left, right)
+    # Plain cosines: rivals are among the columns of the description.
+    left, right = campaign.plain_embeddings(campaign.plain_matcher(number), part, number)
+    scan = campaign.plain_scan(space, left, right)
     found, _ = scan.neighbours(min(NEAREST, space.shape[1] - space.symmetric), words="second look")
     back = None
     if right is not None:
-        turned = campaign.scan(CrossPairs(*space.shape[::-1]), right, left)
+        turned = campaign.plain_scan(CrossPairs(*space.shape[::-1]), right, left)
         back, _ = turned.neighbours(min(NEAREST, space.shape[0]), words="second look")
     ids = second_look.candidates(space, found, back)
     if also is not None:

@@ -149,11 +149,8 @@ def _estimate(
 
 
 def _opened(campaign: Campaign, place: AuditPlace, model: int) -> tuple[Scan, float, float]:
-    from pairsieve.scan import open_scan
-
     matcher, part = campaign.matcher(model), place.part
-    left, right = campaign.embeddings(matcher, part, model)
-    scan = open_scan(part.space, left, right, device=campaign.settings.device)
+    scan = campaign.scan(part.space, *campaign.embeddings(matcher, part, model))
     return scan, float(matcher.weight), float(matcher.bias)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,15 @@ def round_line(row: dict[str, Any]) -> str:
     spent = sum(row["seconds"].values())
     bought = f"{row['labels']:,} labels, {row['positives']:,} positives"
     return f"round {row['round']}: {bought}{quality} ({spent:.1f} s)"
+
+
+def not_held_out(rows: Sequence[dict[str, Any]]) -> str:
+    """A sentence where the split measured each round shares pairs with the one asked about; else empty."""
+    for row in rows:
+        for name, figures in list(row.get("measures", {}).items())[:1]:
+            if not figures.get("held_out", True):
+                return f"Not held out: pairs of {name} could be asked about and trained on. Too good."
+    return ""
 
 
 def _seal(body: str) -> str:

@@ -7,23 +7,37 @@ that is resumed is advised as one that was not.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pairsieve.artifacts import load_array, save_array
 from pairsieve.campaign.figures import read_json
 from pairsieve.campaign.following import follow
+from pairsieve.campaign.likeness import mixed_up, some_of
 from pairsieve.ledger import Ledger
-from pairsieve.measure.advice import Advice, Batch, Scored, Unasked, advise, depth_of
+from pairsieve.measure.advice import Advice, advise
+from pairsieve.measure.next_batch import Batch, Scored, Unasked, depth_of
 from pairsieve.measure.stopping import Facts, parse_stop_rule
-from pairsieve.pairs import AllPairs, Ids, PairSpace, is_member, pair_rows
+from pairsieve.measure.witness import foreseen
+from pairsieve.pairs import AllPairs, Ids, Mask, PairSpace, is_member, pair_rows
 from pairsieve.transitivity import grouped
 
-EVERY = 64  # of the search's fine bins, one edge is kept
+EVERY = 64  # of the search's fine bins, one edge is kept,
+FINER = 20.0  # and so many more wherever the pairs above grow e-fold: a trained head cuts near the top
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """A round's pairs as its selection left them, and what the model that chose them said, if one did."""
+
+    ids: Ids
+    opinion: tuple[Scored, Unasked] | None = None
+    nearest: bool = False  # the nearest of all, by the encoder as it came
 
 
 def save_opinion(place: Path, search: Any, matcher: Any, ids: Ids, asked: Ids) -> None:
@@ -31,9 +45,12 @@ def save_opinion(place: Path, search: Any, matcher: Any, ids: Ids, asked: Ids) -
     edges, reaching = search.counts()
     taken = np.sort(search.scan.scores(asked))
     free = reaching - (len(taken) - np.searchsorted(taken, edges, "left"))
+    steps = np.floor(FINER * np.log1p(np.maximum(free, 0)))
+    kept = np.diff(steps, prepend=-1.0) != 0
+    kept[::EVERY] = kept[-1] = True
     save_array(place / "scores.npy", search.scan.scores(ids))
-    save_array(place / "edges.npy", edges[::EVERY].astype(np.float64))
-    save_array(place / "unasked.npy", -np.diff(free[::EVERY]))
+    save_array(place / "edges.npy", edges[kept].astype(np.float64))
+    save_array(place / "unasked.npy", -np.diff(free[kept]))
     save_array(place / "head.npy", np.array([matcher.weight, matcher.bias]))
 
 
@@ -46,39 +63,70 @@ def scored_by(place: Path) -> tuple[Scored, Unasked] | None:
     return Scored(load_array(place / "scores.npy"), weight, bias), unasked
 
 
+def chosen_at(place: Path) -> Chosen:
+    """What a selection left in its folder."""
+    nearest = read_json(place / "selection.json").get("strategy") == "static"
+    return Chosen(load_array(place / "ids.npy"), scored_by(place), nearest)
+
+
 def advice_after(
     ledger: Ledger,
     space: PairSpace,
-    selections: Sequence[Path],
-    coming: Path | None,
+    selections: Sequence[Chosen],
+    coming: Chosen | None,
     next_labels: int,
     curve: Sequence[tuple[int, float]],
+    alike: Callable[[Ids], NDArray[np.floating]] | None = None,
 ) -> Advice:
-    """After the rounds whose `selections` are given; `coming` is the selection of the next one, if made."""
+    """After the rounds whose `selections` are given; `coming` is the selection of the next one, if made.
+
+    `alike(ids)`: how alike the texts of pairs are, (n, columns); without it no witness is asked.
+    """
     labelled, labels = ledger.labels(through=len(selections))
     history = []
-    for place in selections:
-        ids, opinion = load_array(place / "ids.npy"), scored_by(place)
-        kept = is_member(ids, labelled)
-        said = labels[np.searchsorted(labelled, ids[kept])]
+    for chosen in selections:
+        kept = is_member(chosen.ids, labelled)
+        said = labels[np.searchsorted(labelled, chosen.ids[kept])]
         scored, depth = None, None
-        if opinion is not None:
-            scored = Scored(opinion[0].scores[kept], opinion[0].weight, opinion[0].bias)
-            depth = depth_of(opinion[0].scores, opinion[1])
-        elif read_json(place / "selection.json").get("strategy") == "static":
-            depth = float(np.log1p(len(ids) / 2.0))  # the nearest of all, by the encoder as it came
+        if chosen.opinion is not None:
+            by_model, unasked = chosen.opinion
+            scored = Scored(by_model.scores[kept], by_model.weight, by_model.bias)
+            depth = depth_of(by_model.scores, unasked)
+        elif chosen.nearest:
+            depth = float(np.log1p(len(chosen.ids) / 2.0))
         history.append(Batch(said, scored, depth))
-    ahead = scored_by(coming) if coming is not None else None
+    expected: float | None = None
+    if alike is not None and coming is not None and history:
+        asked = [chosen.ids[is_member(chosen.ids, labelled)] for chosen in selections]
+        shares = witnessed(space, [*asked, coming.ids], [batch.labels for batch in history], alike)
+        history = [history[0], *(replace(b, foreseen=share) for b, share in zip(history[1:], shares))]
+        expected = shares[-1]
+    opinion = coming.opinion if coming is not None else None
     advice = advise(
         history,
-        ahead[0] if ahead else None,
-        next_labels,
-        ahead[1] if ahead else None,
+        opinion[0] if opinion else None,
+        len(coming.ids) if coming is not None else next_labels,
+        opinion[1] if opinion else None,
         space,
         labelled[labels],
         curve,
+        expected,
     )
     return replace(advice, rests_on=labels_digest(ledger, len(selections)))
+
+
+def witnessed(
+    space: PairSpace,
+    batches: Sequence[Ids],
+    labels: Sequence[Mask],
+    alike: Callable[[Ids], NDArray[np.floating]],
+) -> list[float | None]:
+    """What the witness expected of every batch after the first, the last being the next one."""
+    places = [some_of(ids) for ids in batches]
+    seen = [ids[place] for ids, place in zip(batches, places)]
+    seen.append(mixed_up(space, seen[0]))
+    *looks, apart = np.split(alike(np.concatenate(seen)), np.cumsum([len(ids) for ids in seen])[:-1])
+    return foreseen(looks, [said[place] for said, place in zip(labels, places)], apart)
 
 
 def labels_digest(ledger: Ledger, through: int) -> str:

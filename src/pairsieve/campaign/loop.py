@@ -25,12 +25,14 @@ from pairsieve.campaign.figures import read_json, read_sealed, round_line, write
 from pairsieve.campaign.guidance import (
     advice_after,
     answers_changed,
+    chosen_at,
     infer_open,
     known_pairs,
     labels_digest,
     save_opinion,
     stop_reason,
 )
+from pairsieve.campaign.likeness import frozen_rows, likeness
 from pairsieve.campaign.notebook import campaign_html
 from pairsieve.campaign.scoring import Scoring, digest_of
 from pairsieve.campaign.view import View
@@ -46,6 +48,7 @@ from pairsieve.settings import (
 from pairsieve.sources import TruthSource
 from pairsieve.strategies import Named, strategy_named
 from pairsieve.tasks import load_task
+from pairsieve.tasks.task import shared_pairs
 
 
 @dataclass(frozen=True)
@@ -224,12 +227,19 @@ class Campaign(Scoring):
         figures = self.figures()
         points = [(figures[n]["labels"], figures[n].get("average_precision")) for n in sorted(figures)]
         curve = [(labels, ap["value"]) for labels, ap in points if ap]
-        chosen = [self._selection(n, self._known(n - 1)) for n in range(1, number + 1)]
+        chosen = [chosen_at(self.chosen(n)) for n in range(1, number + 1)]
+        ahead = None if coming is None else chosen_at(coming)
         batches = replace(self.settings.schedule, rounds=number + 1).batches()
-        advice = advice_after(self.ledger, self.split.space, chosen, coming, batches[number], curve).as_json()
+        part, frozen = self.split, frozen_rows(self.shared, self.learner.encoder, self.split)
+        alike = partial(likeness, part.space, (part.left.texts, part.right.texts), frozen=frozen)
+        advice = advice_after(self.ledger, part.space, chosen, ahead, batches[number], curve, alike).as_json()
         if read_sealed(self._round_file("advice", number)) != advice:  # a resumed run says the same
             write_sealed(self._round_file("advice", number), advice)
         return advice
+
+    def chosen(self, number: int) -> Path:
+        """The folder of the pairs chosen for a round, with what the model that chose them said before."""
+        return self._selection(number, self._known(number - 1))
 
     def _selection(self, number: int, asked: Ids) -> Path:
         """The folder of the pairs chosen for a round, after `asked`."""
@@ -240,6 +250,7 @@ class Campaign(Scoring):
             "round": number,
             "strategy": told.strategy,
             "seed_set": told.seed_set,
+            "crowding": self.crowding,
             "search": [told.search, told.neighbours],
             "asked": digest_of(asked),
             "model": self._model_key(number - 1) if number > 1 else self.learner.fingerprint,
@@ -323,7 +334,8 @@ class Campaign(Scoring):
         for name in self.settings.measure_splits:
             part = self.task.splits[name]
             if part.has_truth and len(part.positives):
-                measures[name] = self.measure(matcher, part, number)
+                held_out = not shared_pairs(self.split, part)
+                measures[name] = {**self.measure(matcher, part, number), "held_out": held_out}
         counts = [c for c in self.ledger.counts() if c.round <= number]
         seconds: dict[str, float] = {"embed": 0.0, **info["seconds"]}
         for phase, spent in self._seconds.items():
@@ -361,7 +373,7 @@ class Campaign(Scoring):
         """How the pairs of a round were chosen; where its file is torn, they are chosen again to tell."""
         info = read_sealed(self._round_file("selection", number))
         if info is None:
-            info = read_json(self._selection(number, self._known(number - 1)) / "selection.json")
+            info = read_json(self.chosen(number) / "selection.json")
             write_sealed(self._round_file("selection", number), info)
         return info
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from pairsieve.campaign.figures import not_held_out
 from pairsieve.visible import visible
 
 LONGEST = 200  # characters of a text that a cell shows
@@ -27,8 +28,8 @@ def campaign_html(now: dict[str, Any]) -> str:
         rows.append((*figures, "–" if ap is None else f"{ap:.4f}"))
     said = [row["advice"]["sentence"] for row in now["rounds"] if "advice" in row]
     foot = [f"AP: exact, over all pairs of {split}."] if split else []
-    foot += [_state(now), *said[-1:]]
-    return html_table(head, ("round", "labels", "positives", "AP"), rows, " ".join(foot))
+    foot += [not_held_out(now["rounds"]), _state(now), *said[-1:]]
+    return html_table(head, ("round", "labels", "positives", "AP"), rows, " ".join(filter(None, foot)))
 
 
 def html_table(

@@ -5,6 +5,7 @@ Everything made here is an artifact under a key that names all it was made from;
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import shutil
@@ -18,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.artifacts import ArtifactStore, key_digest
+from pairsieve.artifacts import ArtifactStore, key_digest, load_array, save_array
 from pairsieve.campaign.figures import read_json
 from pairsieve.contracts import MapShards, generator_for
 from pairsieve.errors import InputError, SettingsError
 from pairsieve.ledger import Ledger, open_ledger
-from pairsieve.pairs import PairSpace
+from pairsieve.pairs import Ids, PairSpace, pair_rows
 from pairsieve.settings import CAMPAIGN_FILE, load_settings
 from pairsieve.tasks import Collection, Split, Task, load_task
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from pairsieve.search import PairSearch
 
 Rows = NDArray[np.float32]
+
+_AT_ONCE = 1 << 16  # pairs whose rows are multiplied together
 
 
 class Scoring:
@@ -48,6 +51,7 @@ class Scoring:
         self.shared = ArtifactStore(cache) if cache else self.store
         self.shards = shards
         self._seconds: dict[str, float] = {}
+        self._last_index: tuple[str, tuple[NDArray[np.int64], Rows]] | None = None
 
     @cached_property
     def task(self) -> Task:
@@ -87,8 +91,45 @@ class Scoring:
         done = [count.round for count in self.ledger.counts() if not count.open]
         return max(done, default=0)
 
+    @property
+    def crowding(self) -> float:
+        """How much a pair counts less where its texts have near rivals; 0 is the plain cosine."""
+        from pairsieve.search.crowding import STRENGTH
+
+        told = self.settings
+        if told.crowding is not None:
+            return told.crowding
+        return STRENGTH if told.recipe == "best" else 0.0
+
     def matcher(self, number: int) -> Trained:
-        """The matcher of a round, from its artifact; round 0 is the encoder as it came."""
+        """The matcher of a round, its head over the scores that `embeddings` give, rivals counted."""
+        plain = self.plain_matcher(number)
+        if not self.crowding or number == 0:
+            return plain
+        key = {"model": self._model_key(number), "crowding": self.crowding, "search": self._listed}
+        place = self.store.get("head", key, lambda p: self._fit_head(p, plain, number))
+        told = read_json(place / "head.json")
+        return dataclasses.replace(plain, weight=float(told["weight"]), bias=float(told["bias"]))
+
+    def _fit_head(self, place: Path, plain: Trained, number: int) -> None:
+        from pairsieve.models.head import fit_head
+
+        ids, labels = self.ledger.labels(through=number)
+        weight, bias = fit_head(self._scores(plain, number, ids), labels)
+        (place / "head.json").write_text(json.dumps({"weight": weight, "bias": bias}))
+
+    def _scores(self, matcher: Trained, number: int, ids: Ids) -> NDArray[np.float64]:
+        """Scores of chosen pairs of the asked split by a round's rows."""
+        left, right = self.embeddings(matcher, self.split, number)
+        made = np.empty(len(ids))
+        for first in range(0, len(ids), _AT_ONCE):
+            one, other = pair_rows(ids[first : first + _AT_ONCE])
+            rows = left[one].astype(np.float64), (left if right is None else right)[other]
+            made[first : first + _AT_ONCE] = np.einsum("nd,nd->n", *rows)
+        return made
+
+    def plain_matcher(self, number: int) -> Trained:
+        """The matcher of a round as it was trained, its head over plain cosines; round 0: the encoder."""
         from pairsieve.models import CosineMatcher, ProjectionLearner, load_map, load_matcher
 
         learner = self.learner
@@ -117,7 +158,7 @@ class Scoring:
         part, rng = self.split, generator_for(self.settings.seed, number, "train")
         learner = self.learner
         if isinstance(learner, ProjectionLearner):
-            left, right = self.embeddings(learner.pretrained(), part, 0)
+            left, right = self.plain_embeddings(learner.pretrained(), part, 0)
             began = time.perf_counter()
             learner.fit_embedded(left, left if right is None else right, ids, labels, rng).save_map(place)
         else:
@@ -126,6 +167,65 @@ class Scoring:
         (place / "seconds.json").write_text(json.dumps({"train": time.perf_counter() - began}))
 
     def embeddings(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows | None]:
+        """Rows of both sides of a split (right None for one collection), longer where no rival is near."""
+        left, right = self.plain_embeddings(matcher, part, number)
+        if not self.crowding:
+            return left, right
+        mine, yours = self.lengths(matcher, part, number)
+        return left * mine[:, None], None if right is None else right * yours[:, None]
+
+    def lengths(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows]:
+        """How long the rows of both sides of a split are: the longer, the farther their nearest partner."""
+        from pairsieve.search.crowding import lengths
+
+        mine, yours = self.nearest(matcher, part, number)
+        return lengths(mine, self.crowding), lengths(yours, self.crowding)
+
+    def nearest(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows]:
+        """The cosine of each left and of each right text of a split with its nearest possible partner."""
+        from pairsieve.search.crowding import nearest_cosines, nearest_listed
+
+        asked = part.name == self.settings.split
+
+        def build(place: Path) -> None:
+            left, right = self.plain_embeddings(matcher, part, number)
+            with self._timed("select" if asked else "measure"):
+                if asked and self._listed:
+                    near = nearest_listed(part.space, *self._index(matcher, number))
+                else:
+                    near = nearest_cosines(self.plain_scan, part.space, left, right)
+            for name, values in zip(("left", "right"), near):
+                save_array(place / f"{name}.npy", values)
+
+        sides = [self._rows_key(matcher, part.left, "left", number)[1]]
+        if not part.space.symmetric:
+            sides.append(self._rows_key(matcher, part.right, "right", number)[1])
+        key = {"rows": sides, "search": self._listed if asked else "", **_map_of(matcher)}
+        place = (self.store if number else self.shared).get("nearest", key, build)
+        return load_array(place / "left.npy"), load_array(place / "right.npy")
+
+    @property
+    def _listed(self) -> str:
+        """The index that lists neighbours of the asked split; empty where every pair is visited."""
+        index = self.settings.search.startswith("faiss")
+        return f"{self.settings.search} {self.settings.neighbours}" if index else ""
+
+    def _index(self, matcher: Trained, number: int) -> tuple[NDArray[np.int64], Rows]:
+        """Each text's neighbours in the asked split by the index of the settings, and their cosines."""
+        from pairsieve.cluster import index_by_shards
+        from pairsieve.scan import unit_rows
+
+        key = self._model_key(number) if number else "0"
+        if self._last_index is None or self._last_index[0] != key:
+            told, space = self.settings, self.split.space
+            left, right = self.plain_embeddings(matcher, self.split, number)
+            mine = unit_rows(left)
+            yours = mine if right is None else unit_rows(right)
+            count = min(told.neighbours, space.shape[1] - space.symmetric)
+            self._last_index = key, index_by_shards(self.shards, space, mine, yours, count, told.search)
+        return self._last_index[1]
+
+    def plain_embeddings(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows | None]:
         """Unit rows of both sides of a split (right None for one collection)."""
         left = self._rows(matcher, part.left, "left", number)
         return left, None if part.space.symmetric else self._rows(matcher, part.right, "right", number)
@@ -133,22 +233,31 @@ class Scoring:
     def _rows(self, matcher: Trained, texts: Collection, side: str, number: int) -> Rows:
         from pairsieve.models import ProjectionMatcher
 
-        key: dict[str, Any]
+        encoder, key = self._rows_key(matcher, texts, side, number)
         if isinstance(matcher, ProjectionMatcher):
-            encoder = matcher.encoder
-            key = {
-                "encoder": matcher.base_fingerprint,
-                "texts": texts.fingerprint,
-                "prefix": encoder.prefix(side),
-            }
             base = self._embedded(self.shared, key, encoder, texts, side)
             with self._timed("embed"):
                 return matcher.project(base, side)
-        encoder = matcher.right if side == "right" else matcher.left
-        if number == 0:
-            key = {"encoder": encoder.fingerprint, "texts": texts.fingerprint, "prefix": encoder.prefix(side)}
-            return self._embedded(self.shared, key, encoder, texts, side)
-        return self._embedded(self.store, self._own_rows_key(number, texts, side), encoder, texts, side)
+        return self._embedded(self.shared if number == 0 else self.store, key, encoder, texts, side)
+
+    def _rows_key(
+        self, matcher: Trained, texts: Collection, side: str, number: int
+    ) -> tuple[Encoder, dict[str, Any]]:
+        """The encoder that embeds a side, and the key of what it makes of the texts."""
+        from pairsieve.models import ProjectionMatcher
+
+        if isinstance(matcher, ProjectionMatcher):
+            encoder, named = matcher.encoder, matcher.base_fingerprint
+        else:
+            encoder = matcher.right if side == "right" else matcher.left
+            if number:
+                return encoder, self._own_rows_key(number, texts, side)
+            named = encoder.fingerprint
+        return encoder, {
+            "encoder": named,
+            "texts": texts.fingerprint,
+            "prefix": encoder.prefix(side),
+        }
 
     def _embedded(
         self, store: ArtifactStore, key: dict[str, Any], encoder: Encoder, texts: Collection, side: str
@@ -159,7 +268,14 @@ class Scoring:
             return embedded_rows(store, key, encoder, texts.texts, side, self.shards)
 
     def scan(self, space: PairSpace, left: Rows, right: Rows | None) -> Scan:
-        """The scan of a space by its embeddings, on this machine or by the shards of a cluster."""
+        """The scan of a space by what `embeddings` gave, here or by the shards of a cluster."""
+        from pairsieve.cluster import scan_by
+
+        lengths = self.crowding > 0
+        return scan_by(self.shards, space, left, right, device=self.settings.device, lengths=lengths)
+
+    def plain_scan(self, space: PairSpace, left: Rows, right: Rows | None) -> Scan:
+        """The same by what `plain_embeddings` gave: the score is the cosine."""
         from pairsieve.cluster import scan_by
 
         return scan_by(self.shards, space, left, right, device=self.settings.device)
@@ -178,26 +294,24 @@ class Scoring:
 
     def search(self, number: int) -> tuple[PairSearch, Trained]:
         """The search over the training split by a round's matcher, as the settings ask for it."""
-        from pairsieve.cluster import index_by_shards
         from pairsieve.search import ExactSearch, NeighbourSearch, neighbour_recall
 
         matcher, told, space = self.matcher(number), self.settings, self.split.space
-        left, right = self.embeddings(matcher, self.split, number)
-        scan = self.scan(space, left, right)
-        if told.search == "exact":
-            return ExactSearch(scan), matcher
-        if told.search == "neighbours":
+        if told.search in ("exact", "neighbours"):
+            scan = self.scan(space, *self.embeddings(matcher, self.split, number))
+            if told.search == "exact":
+                return ExactSearch(scan), matcher
             return NeighbourSearch.exact(scan, told.neighbours), matcher
-        from pairsieve.scan import unit_rows
-
-        mine = unit_rows(left)
-        yours = mine if right is None else unit_rows(right)
-        count = min(told.neighbours, space.shape[1] - space.symmetric)
-        columns, scores = index_by_shards(self.shards, space, mine, yours, count, told.search)
-        recall = neighbour_recall(scan, columns, generator_for(told.seed, number, "recall"), told.recall_rows)
-        return NeighbourSearch(
-            space, columns, scores, f"{told.search}, {count} neighbours a row", recall
-        ), matcher
+        columns, scores = self._index(matcher, number)
+        plain = self.plain_scan(space, *self.plain_embeddings(matcher, self.split, number))
+        recall = neighbour_recall(
+            plain, columns, generator_for(told.seed, number, "recall"), told.recall_rows
+        )
+        if self.crowding:
+            mine, yours = self.lengths(matcher, self.split, number)
+            scores = scores * mine[:, None] * np.where(columns >= 0, yours[columns], np.float32(1))
+        words = f"{told.search}, {columns.shape[1]} neighbours a row"
+        return NeighbourSearch(space, columns, scores, words, recall), matcher
 
     def measure(self, matcher: Trained, part: Split, number: int) -> dict[str, Any]:
         """Exact figures of a round's matcher over all pairs of a split."""
@@ -230,6 +344,13 @@ class Scoring:
         began = time.perf_counter()
         yield
         self._note(phase, time.perf_counter() - began)
+
+
+def _map_of(matcher: Trained) -> dict[str, str]:
+    """What a matcher makes of its encoder's rows: a linear map has a fingerprint of its own."""
+    from pairsieve.models import ProjectionMatcher
+
+    return {"map": matcher.map_fingerprint} if isinstance(matcher, ProjectionMatcher) else {}
 
 
 def digest_of(*arrays: NDArray[Any]) -> str:

@@ -46,8 +46,9 @@ def audit(
     if figures["state"] == "waiting":
         waiting, name = figures["waiting"], figures["split"]
         words = f"Waiting for {waiting:,} audit labels. Nothing is lost; run again when they are answered."
-        if name != campaign.settings.split:
-            words += f"\nGet them with: pairsieve ask {folder} --split {name} --out batch.csv"
+        there = "" if name == campaign.settings.split else f" --split {name}"
+        words += f"\nLabel in the browser with pairsieve label {folder}{there}, or by file with "
+        words += f"pairsieve ask {folder}{there} --out batch.csv and import."
         show(figures, as_json, words)
     else:
         show(figures, as_json, audit_table(figures))

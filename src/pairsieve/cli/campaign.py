@@ -30,7 +30,10 @@ def init(
     ),
     encoder: str = typer.Option("all-MiniLM-L6-v2", "--encoder", help="A hub name or a folder."),
     learner: str = typer.Option("auto", "--learner", help="auto, full or projection."),
-    recipe: str = typer.Option("best", "--recipe", help="Of the full learner: best, or the paper's own."),
+    recipe: str = typer.Option("best", "--recipe", help="How to train and score: best, or the paper's own."),
+    crowding: float | None = typer.Option(
+        None, "--crowding", help="How much near rivals count against a pair, 0 to 0.5. [0.3; paper: 0]"
+    ),
     first_batch: int = typer.Option(2048, "--first-batch", help="Labels bought in round 1."),
     growth: float = typer.Option(1.5, "--growth", help="Each round buys this many times the last."),
     rounds: int | None = typer.Option(None, "--rounds", help="Rounds in all. [4; 10 with --labels]"),
@@ -88,6 +91,7 @@ def init(
         encoder=portable_encoder(encoder),
         learner=learner,
         recipe=recipe,
+        crowding=crowding,
         schedule=equal_rounds(labels, 10 if rounds is None else rounds)
         if labels is not None
         else Schedule(first_batch=first_batch, growth=growth, rounds=4 if rounds is None else rounds),
@@ -231,6 +235,8 @@ def _balance(folder: Path) -> str:
 
 def rounds_table(now: dict[str, Any]) -> str:
     """The rounds for a person."""
+    from pairsieve.campaign.figures import not_held_out
+
     lines = [
         f"{'round':>5}  {'labels':>9}  {'positives':>9}  {'AP':>8}  {'P@R20':>8}  {'threshold':>9}  seconds"
     ]
@@ -246,5 +252,6 @@ def rounds_table(now: dict[str, Any]) -> str:
             f"{cells[0]:>8}  {cells[1]:>8}  {cells[2]:>9}  {seconds}"
         )
     if split:
-        lines.append(f"AP and P@R20: exact, over all pairs of {split}.")
+        warning = not_held_out(now["rounds"])
+        lines.append(f"AP and P@R20: exact, over all pairs of {split}.{' ' if warning else ''}{warning}")
     return "\n".join(lines)

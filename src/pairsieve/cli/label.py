@@ -27,6 +27,9 @@ def label(
     overlap: float = typer.Option(
         0.0, "--overlap", min=0, max=1, help="Share of the pairs that two people label, to measure agreement."
     ),
+    split: str | None = typer.Option(
+        None, "--split", help="The split of an audit, where it is not the campaign's own."
+    ),
     no_train: bool = typer.Option(False, "--no-train", help="Do not train in the background between rounds."),
     cache: Path | None = typer.Option(
         None, "--cache", envvar="PAIRSIEVE_CACHE", help="Embeddings shared between campaigns."
@@ -36,7 +39,8 @@ def label(
     """Label in the browser, alone or with others.
 
     Serves the labelling page and the dashboard until stopped. When a round's answers are in, training
-    starts in the background and the next pairs appear. Every answer is kept at once.
+    starts in the background and the next pairs appear. Every answer is kept at once. With --split, the
+    questions of that split's audit (pairsieve audit --split) are answered instead, and nothing is trained.
     """
     from pairsieve.campaign import Campaign
 
@@ -51,7 +55,14 @@ def label(
 
     check_host(host, token)
     campaign = Campaign(folder, cache)
-    if campaign.split.has_truth:
+    desk = Desk(campaign, overlap, split=split)
+    if not desk.place.own and not len(desk.place.ledger.questions()):
+        raise InputError(
+            f"no audit of {desk.place.name} has been begun",
+            where=str(folder),
+            remedy=f"pairsieve audit {folder} --split {desk.place.name}",
+        )
+    if desk.place.own and campaign.split.has_truth:
         say("This task has its truth: the rounds in the background are answered from it, not by people.")
 
     def announce(url: str) -> None:
@@ -61,7 +72,7 @@ def label(
             say("People need the token to come in.")
 
     try:
-        serve(Desk(campaign, overlap), host, port, token, not no_train, announce, cache)
+        serve(desk, host, port, token, not no_train, announce, cache)
     except (Stopped, KeyboardInterrupt):  # the usual way to end it, not a failure
         say(f"Stopped; every answer is kept. Go on with: pairsieve label {folder}")
     except OSError as error:

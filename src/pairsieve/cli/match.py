@@ -201,7 +201,8 @@ def threshold_words(told: dict[str, Any]) -> str:
             for name, value in figures
         )
     by = f" from {told['words']}" if told["from"] else ""
-    return f"Threshold {told['threshold']:.4f} for {told['wish']},{by}{expected}.".replace(",;", ";")
+    words = f"Threshold {told['threshold']:.4f} for {told['wish']},{by}{expected}.".replace(",;", ";")
+    return f"{words}\n  {told['trust']}" if told.get("trust") and expected else words
 
 
 def _prf(line: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """How does the same work run on many machines? Plain functions over shards of rows, through one seam.
 
-`MapShards` (in contracts) is the seam: `LocalShards` runs shards in this process, `RayShards` on a Ray
-cluster. What is built on it gives the same on either, to the bit:
+`MapShards` (in contracts) is the seam: `LocalShards` runs shards in this process, `GpuShards` on its GPUs,
+`RayShards` on a Ray cluster. What is built on it gives the same on either, to the bit:
 
 | function          | shards                                  | a lost worker costs        |
 | ----------------- | --------------------------------------- | -------------------------- |
@@ -11,12 +11,13 @@ cluster. What is built on it gives the same on either, to the bit:
 """
 
 from pairsieve.cluster.embedding import embedded_rows
-from pairsieve.cluster.local import LocalShards
+from pairsieve.cluster.local import GpuShards, LocalShards
 from pairsieve.cluster.neighbours import index_by_shards
 from pairsieve.cluster.on_ray import RayShards, open_shards
 from pairsieve.cluster.scan import ShardedScan, scan_by
 
 __all__ = [
+    "GpuShards",
     "LocalShards",
     "RayShards",
     "ShardedScan",

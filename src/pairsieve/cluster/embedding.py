@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,14 +117,18 @@ def _shard_keys(key: Mapping[str, Any], texts: int) -> list[dict[str, Any]]:
 
 def _embedded(
     encoder: Encoder, side: str, pieces: Sequence[tuple[int, Sequence[str]]], shards: MapShards
-) -> Any:
+) -> Iterator[tuple[int, Rows]]:
     if not pieces:
-        return iter(())
+        return
     if isinstance(shards, LocalShards):
-        return shards.map_texts(lambda model, texts: model.embed(texts, side), encoder, pieces, "embedding")
+        with encoder.one_pass():
+            yield from shards.map_texts(
+                lambda model, texts: model.embed(texts, side), encoder, pieces, "embedding"
+            )
+        return
     gpu = shards.gpus > 0 and encoder.requested_device != "cpu"
     model = carried(encoder, "cuda" if gpu else "cpu")
-    return shards.map_texts(
+    yield from shards.map_texts(
         lambda model, texts: opened(model).embed(texts, side), model, pieces, "embedding", gpu
     )
 
@@ -169,6 +173,7 @@ def opened(model: Carried) -> Encoder:
             matcher = load_matcher(place, model.device)
             assert isinstance(matcher, CosineMatcher)
             matcher.embed(["everything that loads late is loaded before the folder goes"])
+        matcher.left.prepared = {}  # this process embeds with it alone, until another comes
         _open.clear()
         _open[key] = matcher.left
     return _open[key]

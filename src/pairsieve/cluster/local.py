@@ -1,15 +1,19 @@
-"""How do shards run without a cluster? One after the other in this process, each on all its cores."""
+"""How do shards run without a cluster? In this process: one after the other, or one on each of its GPUs."""
 
 from __future__ import annotations
 
+import contextlib
+import queue
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.progress import tracked
+from pairsieve.errors import InputError
+from pairsieve.progress import bar, tracked
 
 
 @dataclass(frozen=True)
@@ -45,3 +49,69 @@ class LocalShards:
         shown = tracked(pieces, words) if len(pieces) > 1 else pieces
         for number, texts in shown:
             yield number, work(shared, list(texts))
+
+
+@dataclass(frozen=True)
+class GpuShards(LocalShards):
+    """The `MapShards` of one process with several GPUs: shards that need one run on all of them at once.
+
+    A thread waits for each GPU while it works, and "cuda" means that GPU to whatever runs in the thread.
+    Everything else, embedding included, runs as with `LocalShards`, on the first GPU.
+    """
+
+    devices: tuple[str, ...] = ()
+
+    def map(
+        self,
+        work: Callable[..., Any],
+        shards: Sequence[tuple[Any, ...]],
+        words: str = "shards",
+        gpu: bool = False,
+    ) -> Iterator[tuple[int, Any]]:
+        if not gpu:
+            yield from super().map(work, shards, words)
+            return
+        free: queue.SimpleQueue[str] = queue.SimpleQueue()
+        for device in self.devices:
+            free.put(device)
+
+        def one(shard: tuple[Any, ...]) -> Any:
+            device = free.get()
+            try:
+                with _current(device):
+                    return work(*shard)
+            finally:
+                free.put(device)
+
+        shown = bar(len(shards), words, "shard")
+        pool = ThreadPoolExecutor(len(self.devices))
+        try:
+            under_way = {pool.submit(one, shard): position for position, shard in enumerate(shards)}
+            for done in as_completed(under_way):
+                shown.update(1)
+                yield under_way.pop(done), done.result()
+        finally:  # a failure, or a caller that leaves: what has not begun never does
+            pool.shutdown(wait=True, cancel_futures=True)
+            shown.close()
+
+
+def gpu_shards() -> GpuShards:
+    """All GPUs of this machine."""
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count == 0:
+        raise InputError(
+            "no GPU here",
+            where="--cluster gpus",
+            why="PyTorch sees none",
+            remedy="Leave --cluster out: the scan then runs on this machine's cores",
+        )
+    return GpuShards(workers=count, gpus=count, devices=tuple(f"cuda:{k}" for k in range(count)))
+
+
+def _current(device: str) -> contextlib.AbstractContextManager[Any]:
+    """Within, "cuda" is this GPU, for this thread alone."""
+    import torch
+
+    return torch.cuda.device(device) if device.startswith("cuda") else contextlib.nullcontext()

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsieve.cluster.local import gpu_shards
+from pairsieve.contracts import MapShards
 from pairsieve.errors import InputError, MissingExtra, PairsieveError
 from pairsieve.progress import bar
 
@@ -23,10 +25,13 @@ RETRIES = 10  # times a shard is run again after its worker was lost, before the
 AHEAD = 2  # shards submitted beyond those that run, so that no worker waits for the driver
 
 
-def open_shards(where: str | None) -> RayShards | None:
-    """The cluster that `--cluster` names: `local` starts one on this machine, else its address; or none."""
+def open_shards(where: str | None) -> MapShards | None:
+    """What `--cluster` names: `gpus` are all of this machine's without Ray, `local` starts a cluster here,
+    anything else is a cluster's address; or none."""
     if where is None:
         return None
+    if where == "gpus":
+        return gpu_shards()
     ray = _ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
     if not ray.is_initialized():

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pairsieve.contracts import MapShards
 from pairsieve.errors import InputError
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, Scores, pair_ids, pair_rows
-from pairsieve.scan import DOUBLE_BELOW, Scan, open_scan, unit_rows
+from pairsieve.scan import DOUBLE_BELOW, Doubled, Scan, open_scan, ready_rows
 
 ALIGN = 1024  # bands end where tiles end, so that little is spent on padding
 WIDEST = 1 << 17  # rows of a band at most: 200 MB of float32 at 384 dimensions
@@ -36,11 +36,13 @@ def scan_by(
     right: NDArray[Any] | None = None,
     *,
     device: str = "auto",
+    lengths: bool = False,
 ) -> Scan:
     """The scan of a space by its embeddings: by shards, or, without any, on this machine."""
     if shards is None:
-        return open_scan(space, left, right, device=device)
-    return ShardedScan(shards, space, left, right, device=device)
+        return open_scan(space, left, right, device=device, lengths=lengths)
+    scan = ShardedScan(shards, space, left, right, device=device, lengths=lengths)
+    return Doubled(scan) if lengths else scan
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Kind:
     device: str
     threads: int
     tile: int  # CUDA only: its tile grows with the space, so a block is told
+    lengths: bool  # whether the rows' lengths count
 
 
 class ShardedScan:
@@ -64,6 +67,7 @@ class ShardedScan:
         right: NDArray[Any] | None = None,
         *,
         device: str = "auto",
+        lengths: bool = False,
     ) -> None:
         """`left` (n, d), and `right` (m, d) for two sides, as for `open_scan`."""
         other = left if right is None or space.symmetric else right
@@ -78,7 +82,7 @@ class ShardedScan:
         self.space, self.device, self._shards = space, device, shards
         double = float(space.size) * left.shape[1] <= DOUBLE_BELOW
         tile = min(16384, 1 << max(10, (max(space.shape) - 1).bit_length()))
-        self._kind = Kind(double, device, shards.threads, tile)
+        self._kind = Kind(double, device, shards.threads, tile, lengths)
         self._rows = left, other
         wanted = BLOCKS_A_WORKER * (shards.gpus if self._gpu else shards.workers)
         sides = math.sqrt(2 * wanted) if space.symmetric else math.sqrt(wanted)
@@ -162,7 +166,7 @@ class ShardedScan:
         """Rows as a block wants them; CUDA scales them itself."""
         if self._gpu:
             return np.ascontiguousarray(rows, np.float32)
-        return unit_rows(rows, np.float64 if self._kind.double else np.float32)
+        return ready_rows(rows, np.float64 if self._kind.double else np.float32, self._kind.lengths)
 
     def _bands(self, rows: NDArray[Any], wanted: int) -> list[Band]:
         tiles = max(1, -(-len(rows) // ALIGN))
@@ -237,7 +241,15 @@ def _scan(mine: NDArray[Any], yours: NDArray[Any], same: bool, kind: Kind) -> Sc
     if kind.device.startswith("cuda"):
         from pairsieve.scan.cuda import CudaScan
 
-        return CudaScan(space, mine, yours, double=kind.double, device=kind.device, tile=kind.tile)
+        return CudaScan(
+            space,
+            mine,
+            yours,
+            double=kind.double,
+            device=kind.device,
+            tile=kind.tile,
+            lengths=kind.lengths,
+        )
     from pairsieve.scan.cpu import CpuScan
 
     with warnings.catch_warnings():

@@ -146,7 +146,8 @@ def _cosine(cell: Cell, ground: Ground, folder: Path, say: Say) -> dict[str, Any
     for part in ground.measurable():
         if part.space.symmetric:  # of two collections, no pair is mirrored
             rows = campaign.embeddings(campaign.matcher(last), part, last)
-            figures += _mirrored(ground, part, ground.scan(part, rows), last, status[-1]["labels"])
+            scan = campaign.scan(part.space, *rows)
+            figures += _mirrored(ground, part, scan, last, status[-1]["labels"])
     return {"figures": figures, "learner": campaign.learner.name}
 
 
@@ -329,7 +330,7 @@ def _manual(cell: Cell, ground: Ground, folder: Path, say: Say) -> dict[str, Any
     last = campaign.latest()
     part = ground.task.splits["dev"]
     rows = campaign.embeddings(campaign.matcher(last), part, last)
-    found = look_by_hand(ground, part, ground.scan(part, rows), cell.seed, folder, say)
+    found = look_by_hand(ground, part, campaign.scan(part.space, *rows), cell.seed, folder, say)
     if not ground.keep_models:
         _drop_models(cell_folder(need, ground))
     bought = len(campaign.ledger.labels()[0])

@@ -102,11 +102,11 @@ class Ground:
             made.append(embedded_rows(self.shared, key, self.encoder, texts.texts, side))
         return made[0], made[1]
 
-    def scan(self, part: Split, rows: tuple[Any, Any] | None = None) -> Scan:
-        """Every pair of a split by its cosines: the untrained encoder's unless other rows are given."""
+    def scan(self, part: Split) -> Scan:
+        """Every pair of a split by the untrained encoder's cosines."""
         from pairsieve.scan import open_scan
 
-        return open_scan(part.space, *(rows or self.rows(part)), device=self.device)
+        return open_scan(part.space, *self.rows(part), device=self.device)
 
     def nearby(self, part: Split, count: int = NEARBY) -> tuple[Ids, NDArray[np.float32]]:
         """Negatives among each text's nearest by the untrained encoder, and how often lists name each.

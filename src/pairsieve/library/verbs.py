@@ -41,6 +41,7 @@ class Options(TypedDict, total=False):
     separate_encoders: bool
     learner: str
     recipe: str
+    crowding: float | None
     learning_rate: float | None
     search: str
     neighbours: int
@@ -324,7 +325,7 @@ def export_model(campaign: Place, out: Folder, *, round: int | None = None) -> P
         raise InputError(f"{target} exists and is not empty", remedy="Choose a new folder for the model")
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
-    matcher = campaign.matcher(number)
+    matcher = campaign.plain_matcher(number)
     try:
         matcher.save(unfinished)
         if target.exists():

@@ -19,6 +19,16 @@ from pairsieve.pairs import CrossPairs, Ids, Mask, PairSpace, pair_rows
 DENSE_AT_MOST = 1_000_000  # cells of a part that is solved as a dense matrix
 
 
+def check_two(space: PairSpace) -> None:
+    """Refuse an assignment within one collection, before any work is done for it."""
+    if not isinstance(space, CrossPairs):
+        raise InputError(
+            "--one-to-one needs two collections",
+            why="within one collection a text may have several duplicates",
+            remedy="Leave it out, or group duplicates with pairsieve cluster",
+        )
+
+
 def one_to_one(space: PairSpace, ids: Ids, weights: NDArray[np.floating], fixed: Ids) -> Mask:
     """Which of the distinct pairs `ids` (n,) are chosen, so that the sum of `weights` (n,) is the greatest.
 
@@ -26,12 +36,7 @@ def one_to_one(space: PairSpace, ids: Ids, weights: NDArray[np.floating], fixed:
     them, and take their texts out of the game. Of equal sums one is chosen, always the same for the same
     pairs.
     """
-    if not isinstance(space, CrossPairs):
-        raise InputError(
-            "--one-to-one needs two collections",
-            why="within one collection a text may have several duplicates",
-            remedy="Leave it out, or group duplicates with pairsieve cluster",
-        )
+    check_two(space)
     order = np.argsort(ids, kind="stable")
     left, right = pair_rows(ids[order])
     value = np.asarray(weights, np.float64)[order]

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError, nearest
-from pairsieve.matches.assignment import one_to_one
+from pairsieve.matches.assignment import check_two, one_to_one
 from pairsieve.matches.clusters import (
     against_labels,
     against_truth,
@@ -29,12 +30,13 @@ from pairsieve.matches.evidence import (
 )
 from pairsieve.matches.listing import Known, check_out, first_pairs, list_bands, table_writer, write_list
 from pairsieve.matches.looking import Look, again_by_second, choose_look, distil, labels_digest
-from pairsieve.matches.ranking import Ranking
+from pairsieve.matches.ranking import Ranking, first_look
+from pairsieve.matches.unseen import matches_left
 from pairsieve.matches.wish import Line, Wish, draw_line, line_through
 from pairsieve.pairs import Ids, ScoredPairs, pair_rows
 from pairsieve.second_look import enough
 from pairsieve.tasks import Collection, Split
-from pairsieve.tasks.task import one_collection, two_collections
+from pairsieve.tasks.task import one_collection, shared_pairs, two_collections
 
 if TYPE_CHECKING:
     from pairsieve.campaign import Campaign
@@ -63,6 +65,8 @@ def find_matches(
     """Write every pair of `part` above the wished-for line to `out`, best first; returns the figures."""
     wish, ways = wish or Wish(), ways or Ways()
     check_out(out)
+    if ways.one_to_one:
+        check_two(part.space)
     number = trained_round(campaign)
     source = _source(campaign, part, ways.source)
     again = _tries_again(campaign, part, ways, wish, source)
@@ -88,7 +92,7 @@ def find_matches(
         "pairs": part.space.size,
         "look": {"used": look.name, "held_out_average_precision": look.tried},
         "search": {"method": ranking.method, "recall": ranking.recall.as_json() if ranking.recall else None},
-        "threshold": _told(wish, evidence, line),
+        "threshold": _told(wish, evidence, line, ways.known),
         "out": str(out),
         "matches": rows,
         "labelled": int(known.labels.sum()),
@@ -128,7 +132,7 @@ def find_clusters(
         "round": number,
         "texts": len(group),
         "search": {"method": ranking.method, "recall": ranking.recall.as_json() if ranking.recall else None},
-        "threshold": _told(wish, evidence, line),
+        "threshold": _told(wish, evidence, line, ways.known),
         "out": str(out),
         "clusters": int((size > 1).sum()),
         "clustered_texts": int(size[size > 1].sum()),
@@ -277,17 +281,19 @@ def _line(
 ) -> tuple[Evidence | None, Line]:
     """The evidence and the line; without evidence only where the wish needs none."""
     evidence: Evidence | None = None
-    labels = look.bought.labels
+    labels, seed = look.bought.labels, campaign.settings.seed
     try:
         if source == "dev":
             dev = campaign.task.splits["dev"]
-            evidence = from_dev(ranking if dev is part else look.rank(dev), part)
+            held_out = not shared_pairs(campaign.split, dev)
+            evidence = from_dev(ranking if dev is part else look.rank(dev), part, seed, held_out)
         elif source == "audit":
             evidence = from_audit(campaign, number, ranking)
         elif look.name == "first look" and campaign.settings.strategy == "second-look" and enough(labels):
-            evidence = from_second_look(ranking, again_by_second(campaign, number, part), known)
+            evidence = from_second_look(ranking, again_by_second(campaign, number, part), known, seed)
         else:
-            evidence = from_labels(ranking, look.bought, known, campaign.settings.seed)
+            left = _left(campaign, number, part, ranking, known)
+            evidence = from_labels(ranking, look.bought, known, seed, left)
     except InputError:
         if wish.kind not in ("count", "threshold"):
             raise
@@ -305,13 +311,23 @@ def _line(
     return evidence, line_through(curve, threshold)
 
 
-def _told(wish: Wish, evidence: Evidence | None, line: Line) -> dict[str, Any]:
-    """The threshold and what is expected of it, with intervals where they can be had."""
+def _left(campaign: Campaign, number: int, part: Split, ranking: Ranking, known: Known) -> Estimate | None:
+    """Matches among all unlabelled pairs; not where an index is to spare a look at all of them."""
+    if ranking.recall is not None:
+        return None
+    first = ranking if ranking.scan is not None else first_look(campaign, number, part)
+    return matches_left(campaign, number, first, known)
+
+
+def _told(wish: Wish, evidence: Evidence | None, line: Line, listed: bool) -> dict[str, Any]:
+    """The threshold and what is expected of it, with intervals, and how far to trust them."""
     made: dict[str, Any] = {"wish": str(wish), "from": evidence.source if evidence else None}
     made |= {"words": evidence.words if evidence else "nothing", **line.as_json()}
     if evidence is not None and evidence.interval is not None and np.isfinite(line.precision):
-        precision, recall = evidence.interval(line)
+        precision, recall = evidence.interval(line, listed)
         made |= {"precision": precision.as_json(), "recall": recall.as_json()}
+    if evidence is not None and evidence.trust:
+        made["trust"] = evidence.trust
     return made
 
 

@@ -94,6 +94,7 @@ def again_by_second(campaign: Campaign, number: int, part: Split) -> ScoredPairs
 def held_out_first(campaign: Campaign, number: int) -> Bought:
     """The labels up to a round, with logits from learners fitted without the left text of each pair."""
     from pairsieve.models import ProjectionLearner
+    from pairsieve.models.head import fit_head
 
     ids, labels = campaign.ledger.labels(through=number)
     learner, part, seed = campaign.learner, campaign.split, campaign.settings.seed
@@ -104,19 +105,22 @@ def held_out_first(campaign: Campaign, number: int) -> Bought:
         "labels": labels_digest(ids, labels),
         "folds": folds,
         "seed": seed,
+        "crowding": campaign.crowding,
     }
 
     def build(place: Path) -> None:
         left, right = pair_rows(ids)
         fold = fold_of(left, seed, folds)
         logits = np.zeros(len(ids))
+        if campaign.crowding:
+            lengths = campaign.lengths(campaign.plain_matcher(number), part, number)
         for one in range(folds):
             out = fold == one
             if not out.any():
                 continue
             rng = generator_for(seed, number, f"held out {one}")
             if isinstance(learner, ProjectionLearner):
-                mine, yours = campaign.embeddings(learner.pretrained(), part, 0)
+                mine, yours = campaign.plain_embeddings(learner.pretrained(), part, 0)
                 yours = mine if yours is None else yours
                 matcher: Any = learner.fit_embedded(mine, yours, ids[~out], labels[~out], rng)
                 rows = matcher.project(mine[left[out]], "left"), matcher.project(yours[right[out]], "right")
@@ -127,7 +131,11 @@ def held_out_first(campaign: Campaign, number: int) -> Bought:
                     matcher.embed([part.right.texts[row] for row in right[out].tolist()], "right"),
                 )
             cosines = np.einsum("nd,nd->n", *rows)
-            logits[out] = matcher.weight * cosines + matcher.bias
+            weight, bias = matcher.weight, matcher.bias
+            if campaign.crowding:  # as the round's own model sees rivals; its head is fitted to such scores
+                cosines = cosines * lengths[0][left[out]] * lengths[1][right[out]]
+                weight, bias = fit_head(cosines, labels[out])
+            logits[out] = weight * cosines + bias
         save_array(place / "logits.npy", logits)
 
     place = campaign.store.get("held-out", key, build)

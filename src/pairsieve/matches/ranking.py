@@ -18,7 +18,7 @@ from pairsieve.measure.curve import Curve
 from pairsieve.measure.exact import measure_exactly
 from pairsieve.measure.figures import listed_figures
 from pairsieve.pairs import Ids, ScoredPairs, Scores, is_member
-from pairsieve.scan import Scan, unit_rows
+from pairsieve.scan import Scan
 from pairsieve.tasks import Split
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ def first_look(campaign: Campaign, number: int, part: Split, search: str = "exac
         return Ranking(part, weight, bias, "exact over all pairs", scan=scan)
     from pairsieve.search import index_neighbours, neighbour_recall
 
-    mine = unit_rows(left)
-    yours = mine if right is None else unit_rows(right)
+    mine = np.ascontiguousarray(left, np.float32)
+    yours = mine if right is None else np.ascontiguousarray(right, np.float32)
     count = min(INDEX_NEIGHBOURS, part.space.shape[1] - part.space.symmetric)
     columns, _ = index_neighbours(part.space, mine, yours, count, SEARCHES[search])
     recall = neighbour_recall(scan, columns, generator_for(campaign.settings.seed, number, "match recall"))

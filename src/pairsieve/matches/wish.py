@@ -106,9 +106,10 @@ def draw_line(curve: Curve, wish: Wish) -> Line:
             raise InputError(
                 f"a recall of {wish.value:g} cannot be reached",
                 why=f"the highest is {best.recall:.4f}, at precision {best.precision:.4f} "
-                f"(threshold {best.threshold:.4f}); the other matches are not among the pairs searched",
-                remedy=f"Ask for --recall {np.floor(best.recall * 1000) / 1000:g} or less, "
-                "or search all pairs (--search exact, without --second-look)",
+                f"(threshold {best.threshold:.4f}); the other matches lie below all pairs searched, "
+                "or below all scores of which something is known",
+                remedy=f"Ask for --recall {np.floor(best.recall * 1000) / 1000:g} or less, search all pairs "
+                "(--search exact --first-look), or say how far down to go with --count or --threshold",
             )
         return line_at(curve, int(enough[0]))
     raise ValueError(f"a curve cannot tell the threshold for {wish}")

@@ -1,11 +1,7 @@
 """Is it worth going on? What the next batch should bring, what is left, what more labels should do to AP.
 
-A model judges its own batch badly: its head was fitted on the pairs it was trained on, so the summed match
-probabilities of a batch can be wrong by a factor of a hundred. So the next batch is predicted from three
-witnesses: what the last batch brought, how much deeper in the ranking the next one lies, and what the model
-says; the campaign's own rounds say how far to trust each. Without rounds to learn from, the interval is wide.
-Every figure is an `Estimate` with a 90 % interval; what cannot be told yet is None, with the reason in
-`silent`.
+The next batch is foretold by `next_batch.py`. Every figure is an `Estimate` with a 90 % interval; what cannot
+be told yet is None, with the reason in `silent`.
 """
 
 from __future__ import annotations
@@ -13,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,25 +16,39 @@ from numpy.typing import NDArray
 
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError
+from pairsieve.measure.next_batch import (
+    FEWEST_MATCHES,
+    FEWEST_OTHERS,
+    SHARES,
+    Batch,
+    Scored,
+    Unasked,
+    depth_of,
+    foretell,
+    kinds,
+    logit_rate,
+    next_positives,
+    sigmoid,
+    taught,
+)
 from pairsieve.pairs import Ids, Mask, PairSpace, pair_rows
 
+__all__ = [
+    "FEWEST_MATCHES",
+    "FEWEST_OTHERS",
+    "Advice",
+    "Batch",
+    "Scored",
+    "Unasked",
+    "advise",
+    "ap_after",
+    "depth_of",
+    "next_positives",
+    "positives_left",
+    "positives_left_at_least",
+]
+
 Floats = NDArray[np.float64]
-
-SHARES = (0.05, 0.5, 0.95)  # the ends of a 90 % interval, and its middle
-POINTS = 400  # places at which a predictive distribution is evaluated
-
-# How the match rate of a batch (in logits) follows from that of the batch before, from the rate that the
-# model expects, and from the step in depth, before a campaign has shown it: (start, share of the last, share
-# of the model, fall per unit of log rank), their spread in units of the rest, and the rest's standard
-# deviation with the rounds that this guess is worth. Set on campaigns over WikiQA and QQP (bench/advice.py).
-PRIOR = (0.1, 0.9, 0.1, -1.5)
-PRIOR_SPREAD = (0.5, 0.3, 0.3, 2.0)
-REST, REST_WEIGHT = 0.45, 3.0
-UNTAUGHT = 2.0  # how much wider the rest is while labels of one kind are few
-STRIDE = 1.0  # a long step may cross the end of the matches: its rest is 1 + STRIDE · step² times wider
-FORGET = 0.7  # what a round counts for beside the one after it: early rounds are wilder than late ones
-# Fewer labels of a kind teach no boundary. The nearest pairs come first: hardly a non-match, no boundary yet.
-FEWEST_MATCHES, FEWEST_OTHERS = 10, 30
 
 # How the logit of a match rises with the score, in standard deviations of all pairs' scores, when matches
 # left are counted. In those units one number does for both tasks above, all rounds and head weights.
@@ -51,48 +60,6 @@ LEFT_REST = 0.6  # what a straight line misses of the total, as a standard devia
 # How the logit of AP rises with the logarithm of the labels, likewise.
 RISE, RISE_SPREAD = 0.5, 4.0
 AP_REST, AP_REST_WEIGHT = 0.2, 4.0
-
-
-@dataclass(frozen=True, eq=False)
-class Scored:
-    """What a model says of pairs: `scores` (n,), and the head that makes logits of them."""
-
-    scores: NDArray[np.floating]
-    weight: float
-    bias: float
-
-    @property
-    def logits(self) -> Floats:
-        logits: Floats = self.weight * np.asarray(self.scores, dtype=np.float64) + self.bias
-        return logits
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """One round's answered pairs: `labels` (n,) bool, and what the model that chose them said of them before.
-
-    `scored` is None where no trained model chose (round 1). Unsure pairs are left out of both.
-    """
-
-    labels: Mask
-    scored: Scored | None = None
-    depth: float | None = None  # log of the unasked pairs that ranked before its middle; None: not ranked
-
-    def __post_init__(self) -> None:
-        if self.scored is not None and len(self.scored.scores) != len(self.labels):
-            raise ValueError(f"{len(self.scored.scores):,} scores but {len(self.labels):,} labels")
-
-    @property
-    def positives(self) -> int:
-        return int(np.count_nonzero(self.labels))
-
-
-@dataclass(frozen=True, eq=False)
-class Unasked:
-    """All unasked pairs by the newest model's score: `edges` (k+1,) ascending, `pairs` (k,) between them."""
-
-    edges: NDArray[np.floating]
-    pairs: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -134,12 +101,14 @@ def advise(
     space: PairSpace | None = None,
     found: Ids | None = None,
     curve: Sequence[tuple[int, float]] = (),
+    foreseen: float | None = None,
 ) -> Advice:
     """Everything that can be told after a round.
 
     history: the answered batches in order. coming: the pairs chosen next, scored by the newest model; without
     it `next_labels` says how many will be asked. unasked: the newest model's exact counts. found: ids of the
-    matches found so far in `space`. curve: (labels, AP) after each round measured.
+    matches found so far in `space`. curve: (labels, AP) after each round measured. foreseen: the share of
+    matches that the witness expects of the next batch.
     """
     silent: dict[str, str] = {}
     next_labels = next_labels if coming is None else len(coming.scores)
@@ -150,14 +119,14 @@ def advise(
         silent["next_positives"] = "no next batch is planned"
     else:
         depth = None if coming is None or unasked is None else depth_of(coming.scores, unasked)
-        bring = next_positives(history, next_labels, coming, depth)
+        bring = next_positives(history, next_labels, coming, depth, foreseen)
     left = None
     if unasked is None:
         silent["left"] = "the unasked pairs were not counted by score"
     elif all(batch.scored is None for batch in history):
         silent["left"] = "no batch chosen by a model has been answered yet, so its scores cannot be corrected"
-    elif not _taught(history):
-        silent["left"] = "{:,} matches and {:,} others so far teach no boundary".format(*_kinds(history))
+    elif not taught(history):
+        silent["left"] = "{:,} matches and {:,} others so far teach no boundary".format(*kinds(history))
     else:
         left = positives_left(unasked, history)
     floor = None
@@ -177,116 +146,6 @@ def advise(
         after, gain = ap_after(curve, next_labels)
     words = _sentence(bring, next_labels, left, after, gain, curve)
     return Advice(bring, next_labels, left, floor, after, gain, words, silent)
-
-
-# ── the next batch ──────────────────────────────────────────────────────────────────────────────────
-
-
-def next_positives(
-    history: Sequence[Batch], labels: int, coming: Scored | None = None, depth: float | None = None
-) -> Estimate:
-    """How many matches the next batch of `labels` pairs should bring, lying at `depth`.
-
-    With z the logit of a batch's match rate, m that of the rate its model expected and d its depth,
-    z' = start + a · z + b · m' + c · (d' - d) + rest, learned by `_foretell` from the rounds so far; the
-    count is binomial given z'. A batch that no model scored takes the last rate for m', and one whose depth
-    is not known lies as deep as the last.
-    """
-    if not history or labels < 1:
-        raise InputError("a prediction needs an answered batch and a next one", remedy="Label a round first")
-    rates = np.array([_logit_rate(batch.positives, len(batch.labels)) for batch in history])
-    scored = [*(batch.scored for batch in history[1:]), coming]
-    expected = [_expected(by_model, last) for by_model, last in zip(scored, rates)]
-    depths = [*(batch.depth for batch in history), depth]
-    deeper = [0.0 if a is None or b is None else b - a for a, b in pairwise(depths)]
-    design = np.column_stack([np.ones(len(rates)), rates, expected, deeper])
-    taught = _taught(history)
-    rest = REST if taught else UNTAUGHT * REST
-    wider = 1.0 + STRIDE * np.array(deeper) ** 2
-    foretold = _foretell(design, rates[1:], PRIOR, PRIOR_SPREAD, rest, REST_WEIGHT, wider)
-    method = "last batch, its depth and the model, trusted as far as earlier rounds bear them out"
-    if not taught:
-        method = "a guess: {:,} matches and {:,} others so far teach no boundary".format(*_kinds(history))
-    elif len(rates) == 1:
-        method = "seed set, depth and model, no earlier round to judge them by"
-    return Estimate(*_count(*foretold, labels), len(rates) - 1, f"{method}; 90 % interval")
-
-
-def depth_of(scores: NDArray[np.floating], unasked: Unasked) -> float:
-    """log(1 + unasked pairs at or above the middle score of a batch)."""
-    if len(scores) == 0:
-        return 0.0
-    reached = np.maximum(unasked.pairs[unasked.edges[:-1] >= np.median(scores)], 0)
-    return math.log1p(float(reached.sum()))
-
-
-def _foretell(
-    design: Floats,
-    came: Floats,
-    prior: Sequence[float],
-    prior_spread: Sequence[float],
-    rest: float,
-    rest_weight: float,
-    scale: Floats | None = None,
-) -> tuple[float, float, float]:
-    """Centre, spread and degrees of freedom of the Student's t that predicts what comes at design[-1].
-
-    A linear model, design (k+1, d) and came (k,), under a normal-inverse-gamma prior: coefficients `prior`
-    with `prior_spread` in units of the rest, whose standard deviation is guessed at `rest` with the weight of
-    `rest_weight` rounds, `scale` (k+1,) times wider in each row. A round counts `FORGET` times as much as the
-    one after it.
-    """
-    mean0, precision = np.array(prior), np.diag(np.array(prior_spread) ** -2.0)
-    past, ahead = design[:-1], design[-1]
-    times = np.ones(len(design)) if scale is None else scale
-    ages = FORGET ** np.arange(len(came))[::-1]
-    counts = ages / times[:-1] ** 2
-    gathered = precision + past.T @ (counts[:, None] * past)
-    mean = np.linalg.solve(gathered, precision @ mean0 + past.T @ (counts * came))
-    freedom = rest_weight + float(ages.sum())
-    explained = float(mean @ gathered @ mean - mean0 @ precision @ mean0)
-    squares = rest_weight * rest**2 + max(float(counts @ came**2) - explained, 0.0)
-    wider = float(times[-1]) ** 2 + float(ahead @ np.linalg.solve(gathered, ahead))
-    return float(ahead @ mean), math.sqrt(squares / freedom * wider), freedom
-
-
-def _count(centre: float, spread: float, freedom: float, labels: int) -> tuple[float, float, float]:
-    """Median and interval of a binomial count whose logit rate is Student's t."""
-    from scipy.stats import binom, t
-
-    rates = _sigmoid(centre + spread * t.ppf((np.arange(POINTS) + 0.5) / POINTS, freedom))
-
-    def quantile(share: float) -> float:
-        low, high = 0, labels  # the smallest count whose distribution function reaches `share`
-        while low < high:
-            middle = (low + high) // 2
-            if float(binom.cdf(middle, labels, rates).mean()) >= share:
-                high = middle
-            else:
-                low = middle + 1
-        return float(low)
-
-    low, value, high = map(quantile, SHARES)
-    return value, low, high
-
-
-def _kinds(history: Sequence[Batch]) -> tuple[int, int]:
-    """Matches and others among all labels."""
-    positives = sum(batch.positives for batch in history)
-    return positives, sum(len(batch.labels) for batch in history) - positives
-
-
-def _taught(history: Sequence[Batch]) -> bool:
-    """Whether there are enough labels of both kinds for a boundary."""
-    positives, negatives = _kinds(history)
-    return positives >= FEWEST_MATCHES and negatives >= FEWEST_OTHERS
-
-
-def _expected(scored: Scored | None, otherwise: float) -> float:
-    """Logit of the match rate that the model expects of a batch."""
-    if scored is None or len(scored.scores) == 0:
-        return otherwise
-    return _logit_rate(float(_sigmoid(scored.logits).sum()), len(scored.scores))
 
 
 # ── what is left ────────────────────────────────────────────────────────────────────────────────────
@@ -317,7 +176,7 @@ def positives_left(unasked: Unasked, history: Sequence[Batch]) -> Estimate:
     lines = line + steps @ np.linalg.cholesky(covariance).T
     used = pairs > 0
     u, pairs = (middle[used] - mean) / spread, pairs[used]
-    totals = np.array([float(pairs @ _sigmoid(slope * u + shift)) for slope, shift in lines])
+    totals = np.array([float(pairs @ sigmoid(slope * u + shift)) for slope, shift in lines])
     missed = np.exp(LEFT_REST * nodes)
     low, value, high = _quantiles(
         np.outer(totals, missed).ravel(), np.outer(np.outer(weights, weights).ravel(), weights).ravel()
@@ -337,10 +196,10 @@ def _calibration(u: Floats, labels: Mask) -> tuple[Floats, Floats]:
         raw, away = design @ at, at - prior
         return float(share * np.sum(np.logaddexp(0.0, raw) - labels * raw) + away @ precision @ away / 2.0)
 
-    line: Floats = np.array([SLOPE, _logit_rate(float(labels.sum()), len(labels)) - SLOPE * float(u.mean())])
+    line: Floats = np.array([SLOPE, logit_rate(float(labels.sum()), len(labels)) - SLOPE * float(u.mean())])
     curvature: Floats = precision
     for _ in range(100):
-        p = _sigmoid(design @ line)
+        p = sigmoid(design @ line)
         gradient = share * design.T @ (p - labels) + precision @ (line - prior)
         curvature = share * (design * (p * (1.0 - p))[:, None]).T @ design + precision
         step = np.linalg.solve(curvature, gradient)
@@ -409,7 +268,7 @@ def ap_after(curve: Sequence[tuple[int, float]], labels: int) -> tuple[Estimate,
     """AP after another `labels` labels, and the expected gain, which is never below 0.
 
     The odds AP / (1 - AP) grow as a power of the number of labels: the step in their logarithm is
-    rise · (step in log labels) + rest, learned by `_foretell` from the steps so far.
+    rise · (step in log labels) + rest, learned by `foretell` from the steps so far.
     """
     if len(curve) < 3:
         raise InputError(f"a learning curve of {len(curve)} rounds", remedy="Measure 3 rounds or more")
@@ -419,11 +278,11 @@ def ap_after(curve: Sequence[tuple[int, float]], labels: int) -> tuple[Estimate,
     values = np.clip([value for _, value in curve], 1e-4, 1.0 - 1e-4)
     odds = np.log(values) - np.log1p(-values)
     design = np.diff(np.log(counts))[:, None]
-    centre, spread, freedom = _foretell(
+    centre, spread, freedom = foretell(
         design, np.diff(odds), (RISE,), (RISE_SPREAD,), AP_REST, AP_REST_WEIGHT
     )
     ahead = odds[-1] + max(centre, 0.0)  # a dip is noise: more labels do not make a model worse for long
-    low, value, high = (float(x) for x in _sigmoid(ahead + spread * t.ppf(SHARES, freedom)))
+    low, value, high = (float(x) for x in sigmoid(ahead + spread * t.ppf(SHARES, freedom)))
     method = f"odds of AP as a power of the labels, {len(curve)} rounds, the newest most; 90 % interval"
     return Estimate(value, low, high, len(curve), method), max(value - float(values[-1]), 0.0)
 
@@ -441,6 +300,7 @@ def _quantiles(values: Floats, weights: Floats) -> tuple[float, float, float]:
 
 # Below these the next batch pays little: its gain in AP, AP's newest two steps, its share of matches at best.
 LITTLE_GAIN, LITTLE_STEP, LITTLE_SHARE = 0.005, 0.01, 0.1
+NOT_KNOWN = 0.7  # an interval over more of the batch than this tells nobody anything
 
 
 def _sentence(
@@ -470,7 +330,11 @@ def _sentence(
         verdict = "Go on"
     reasons = []
     if coming is not None:
-        reasons.append(f"the next {labels:,} labels should bring {_about(coming)} matches")
+        if coming.high - coming.low > NOT_KNOWN * labels:
+            ends = f"{_round(coming.low):,} to {_round(coming.high):,}"
+            reasons.append(f"what the next {labels:,} labels bring is not known yet ({ends} matches)")
+        else:
+            reasons.append(f"the next {labels:,} labels should bring {_about(coming)} matches")
     if left is not None:
         reasons.append(f"{_about(left)} are likely left among all unasked pairs")
     if after is not None and gain is not None:
@@ -487,13 +351,3 @@ def _round(value: float) -> int:
     """To two digits, so that an estimate does not look like a count."""
     size = 10 ** max(len(str(int(value))) - 2, 0)
     return int(round(value / size) * size)
-
-
-def _logit_rate(positives: float, labels: int) -> float:
-    """logit((positives + ½) / (labels + 1))."""
-    return math.log(positives + 0.5) - math.log(labels - positives + 0.5)
-
-
-def _sigmoid(logits: Floats) -> Floats:
-    result: Floats = 0.5 * (1.0 + np.tanh(0.5 * logits))
-    return result

@@ -35,7 +35,7 @@ def text_interval(
     far = curve.false_positives - np.cumsum(np.bincount(others, minlength=k + 1)[:k])
     drawn = []
     for _ in range(repeats):
-        left, right = _times(space, rng)
+        left, right = times_drawn(space, rng)
         found, wrong = (
             np.cumsum(np.bincount(at, left[rows] * right[columns], k + 1)[:k])
             for at, (rows, columns) in zip((mine, others), cells)
@@ -54,7 +54,9 @@ def text_interval(
     )
 
 
-def _times(space: PairSpace, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def times_drawn(
+    space: PairSpace, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """How often each text of either side is drawn when as many are drawn with replacement."""
     rows, columns = space.shape
     left = np.bincount(rng.integers(rows, size=rows), minlength=rows).astype(np.float64)

@@ -117,6 +117,16 @@ class Encoder:
     requested_device: str | None = None
     trained: Any = field(default=None, repr=False)
     token_cache: TokenCache = field(default_factory=TokenCache, repr=False)  # shared with trained copies
+    prepared: dict[str, Any] | None = field(default=None, repr=False)  # what a pass keeps for its next part
+
+    @contextlib.contextmanager
+    def one_pass(self) -> Iterator[None]:
+        """Within, what a GPU needs is made once, however many parts `embed` is given, and freed after."""
+        self.prepared = {}
+        try:
+            yield
+        finally:
+            self.prepared = None
 
     @cached_property
     def device(self) -> str:
@@ -245,18 +255,23 @@ class Encoder:
         if len(at) == 0:
             return np.zeros((0, self.dimension), np.float32)
         tokens = self.tokens(list(places), side)
-        return embed_tokens(self.network, tokens, self.pad, self.device)[at]
+        return embed_tokens(self.network, tokens, self.pad, self.device, self.prepared)[at]
 
 
-def embed_tokens(network: Any, tokens: Tokens, pad: int, device: str) -> Embeddings:
-    """Mean-pooled unit rows of tokenised texts, longest first, so that too large a batch fails at once."""
+def embed_tokens(
+    network: Any, tokens: Tokens, pad: int, device: str, prepared: dict[str, Any] | None = None
+) -> Embeddings:
+    """Mean-pooled unit rows of tokenised texts, longest first, so that too large a batch fails at once.
+
+    `prepared` keeps what is made from the network on CUDA, for the next call with the same weights.
+    """
     if device == "cpu":
         from pairsieve.models.cpu import embed_on_cpu  # which imports this file
 
         return embed_on_cpu(network, tokens, pad)
     from pairsieve.models.packed_embedding import embed_packed  # which imports this file
 
-    packed = embed_packed(network, tokens, pad, device)
+    packed = embed_packed(network, tokens, pad, device, prepared)
     if packed is not None:
         return packed
     import torch

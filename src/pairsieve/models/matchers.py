@@ -91,8 +91,13 @@ class ProjectionMatcher:
 
     @property
     def fingerprint(self) -> str:
+        return _sha256(self.map_fingerprint, self.weight, self.bias)
+
+    @property
+    def map_fingerprint(self) -> str:
+        """Names the rows that it makes, whatever its head makes of their cosines."""
         maps = [b"" if m is None else m.tobytes() for m in (self.left_map, self.right_map)]
-        return _sha256(self.base_fingerprint, self.weight, self.bias, *maps)
+        return _sha256(self.base_fingerprint, *maps)
 
     def project(self, embeddings: Embeddings, side: str = "left") -> Embeddings:
         """Frozen rows (n, d) -> the matcher's unit rows (n, d)."""

@@ -62,8 +62,13 @@ class PackedEmbedder(PackedNetwork):
         return Batch(ids, at, ids, starts, ids, ids, long)  # what only training reads is left out
 
 
-def embed_packed(network: Any, tokens: Tokens, pad: int, device: str) -> Embeddings | None:
-    """Unit rows of all texts, or None where the network's own forward pass is to do it."""
+def embed_packed(
+    network: Any, tokens: Tokens, pad: int, device: str, prepared: dict[str, Any] | None = None
+) -> Embeddings | None:
+    """Unit rows of all texts, or None where the network's own forward pass is to do it.
+
+    `prepared` holds the embedder of this network from one part of a pass to the next, or that there is none.
+    """
     import torch
 
     if not is_known(network):
@@ -71,8 +76,13 @@ def embed_packed(network: Any, tokens: Tokens, pad: int, device: str) -> Embeddi
     order = np.argsort(-tokens.lengths, kind="stable")
     lengths = tokens.lengths[order]
     with torch.no_grad(), torch.cuda.device(device):
-        embedder = PackedEmbedder(network, device)
-        if not _same(embedder, network, tokens.take(order[:: max(1, len(order) // 16)][:16]), pad, device):
+        kept = {} if prepared is None else prepared
+        if "packed" not in kept:
+            made = PackedEmbedder(network, device)
+            some = tokens.take(order[:: max(1, len(order) // 16)][:16])
+            kept["packed"] = made if _same(made, network, some, pad, device) else None
+        embedder = kept["packed"]
+        if embedder is None:
             return None
         embeddings = np.empty((len(order), embedder.width), dtype=np.float32)
         ends = np.cumsum(lengths)

@@ -27,9 +27,10 @@ from pairsieve.pairs import Ids, ScoredPairs, Scores, pair_rows
 from pairsieve.progress import tracked
 from pairsieve.report.origin import Origin, origin_of
 from pairsieve.report.people import People, people_of
-from pairsieve.scan import Scan, open_scan
+from pairsieve.scan import Scan
 from pairsieve.search import ExactSearch
 from pairsieve.tasks import Split
+from pairsieve.tasks.task import shared_pairs
 
 if TYPE_CHECKING:
     from pairsieve.campaign.view import Trained
@@ -115,6 +116,7 @@ class Facts:
     name: str
     state: str  # in words: what was done, and what comes next
     split: str | None  # the split measured; None where there is none to measure
+    held_out: bool  # whether no pair of that split could be asked about
     pool: Split
     counts: Sequence[RoundCount]
     budget: int
@@ -185,6 +187,7 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
         name=campaign.folder.resolve().name,
         state=_state(status),
         split=split,
+        held_out=split is None or not shared_pairs(campaign.split, campaign.task.splits[split]),
         pool=campaign.split,
         counts=counts,
         budget=status["budget"],
@@ -282,8 +285,7 @@ def _is_frozen(campaign: Campaign) -> bool:
 
 
 def _scan(campaign: Campaign, part: Split, number: int, matcher: Trained) -> Scan:
-    left, right = campaign.embeddings(matcher, part, number)
-    return open_scan(part.space, left, right, device=campaign.settings.device)
+    return campaign.scan(part.space, *campaign.embeddings(matcher, part, number))
 
 
 def _nearest(part: Split, scan: Scan) -> ScoredPairs:
@@ -397,6 +399,7 @@ def _by_labels(campaign: Campaign, model: int, matcher: Trained) -> Labelled:
         in_all = -np.diff(scan.count_reaching(edges, words="counting all pairs"))
         unlabelled = in_all - np.histogram(scores, edges)[0]
     else:
+        matcher = campaign.plain_matcher(model)  # rivals would take embedding every text
         scores = _scores_of(part, ids, matcher)
     threshold = -matcher.bias / matcher.weight if matcher.weight > 0 else 1.0
     said = ScoredPairs(ids, scores)

@@ -110,6 +110,7 @@ def _tiles(facts: Facts) -> str:
     if measured is not None:
         made, interval = measured.figures, measured.interval
         over = f"over all {made['pairs']:,} pairs of {_text(facts.split or '')}"
+        over += "" if facts.held_out else " (not held out)"
         best, at = made["best_f1"], made["precision_at_recall"]["0.2"]["value"]
         tiles += [
             ("Average precision", digits(interval.value), f"{over}; {_range(interval)} on other such texts"),
@@ -181,8 +182,8 @@ def _balanced(facts: Facts) -> str:
         f"{meant[:1].upper()}{meant[1:]}. The scores are the same, only the pairs counted differ. Judge the "
         "model by all pairs."
     )
-    if facts.split == facts.pool.name:
-        words += " This split is the one whose pairs were asked about: the model was trained on some of them."
+    if not facts.held_out:
+        words += f" Not held out: pairs of {facts.split} could be asked about and trained on. Too good."
     names = [sample.name.capitalize() for sample in measured.samples]
     table = _table(("", "All pairs", *names), rows)
     title = "What fewer pairs would claim"

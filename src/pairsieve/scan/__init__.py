@@ -1,9 +1,9 @@
 """How is every pair visited, exactly? One pass over tiles of a matrix product, on CPU or CUDA.
 
 Selection and measurement stand on three questions: how many pairs reach each threshold, which pairs lie
-in a range of scores, and who are a row's nearest. The score is the cosine, as float32. Spaces that cost
-little are multiplied in float64 and rounded, so that cosines that are equal on paper are equal here;
-larger ones in float32.
+in a range of scores, and who are a row's nearest. The score is the cosine, as float32; or, where rows come
+with lengths (`search/crowding.py`), their product. Spaces that cost little are multiplied in float64 and
+rounded, so that cosines that are equal on paper are equal here; larger ones in float32.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pairsieve.errors import InputError
 from pairsieve.pairs import Ids, PairSpace, Scores
 
+LONGEST = 2**0.5  # of a row, where lengths count
 DOUBLE_BELOW = 5e10  # multiply-adds of a pass; float64 costs twice the time, below this under a second
 
 
@@ -46,8 +47,12 @@ def open_scan(
     *,
     device: str = "auto",
     threads: int = 0,
+    lengths: bool = False,
 ) -> Scan:
-    """A scan of `space` by the cosine of its embeddings: `left` (n, d), and `right` (m, d) for two sides."""
+    """A scan of `space` by the cosine of its embeddings: `left` (n, d), and `right` (m, d) for two sides.
+
+    With `lengths` the rows' lengths count: none may be above `LONGEST`, and the score is the inner product.
+    """
     rows, columns = space.shape
     other = left if right is None or space.symmetric else right
     for name, matrix, count in (("left", left, rows), ("right", other, columns)):
@@ -63,14 +68,75 @@ def open_scan(
     if device.startswith("cuda"):
         from pairsieve.scan.cuda import CudaScan
 
-        return CudaScan(space, left, other, double=double, device=device)
+        scan: Scan = CudaScan(space, left, other, double=double, device=device, lengths=lengths)
+        return Doubled(scan) if lengths else scan
     from pairsieve.scan.cpu import CpuScan
 
     kind = np.float64 if double else np.float32
-    mine = unit_rows(left, kind)
-    yours = mine if other is left else unit_rows(other, kind)
+    mine = ready_rows(left, kind, lengths)
+    yours = mine if other is left else ready_rows(other, kind, lengths)
 
-    return CpuScan(space, mine, yours, double=double, threads=threads)
+    scan = CpuScan(space, mine, yours, double=double, threads=threads)
+    return Doubled(scan) if lengths else scan
+
+
+def ready_rows(matrix: NDArray[Any], kind: Any, lengths: bool) -> NDArray[Any]:
+    """Rows as a scan on the CPU multiplies them: of length one, or, where `lengths` count, by `LONGEST`."""
+    if not lengths:
+        return unit_rows(matrix, kind)
+    out = np.empty(matrix.shape, kind)
+    for first in range(0, len(matrix), 65536):
+        part = matrix[first : first + 65536].astype(np.float64) / LONGEST
+        check_short(float(np.einsum("ij,ij->i", part, part).max(initial=0.0)))
+        out[first : first + 65536] = part
+    return out
+
+
+def check_short(longest: float) -> None:
+    """Refuse rows whose longest, given squared, is above one: every bound on rounding rests on that."""
+    if not longest <= 1.0 + 1e-5:
+        raise InputError(
+            f"a row of length {LONGEST * longest**0.5:.4g}",
+            why=f"where the lengths of rows count, none may be above {LONGEST:.4g}",
+            remedy="Divide all rows by the longest one's length",
+        )
+
+
+class Doubled:
+    """A scan over rows divided by √2 gives half of every product: twice its scores, exact in binary."""
+
+    def __init__(self, half: Any) -> None:
+        self.half, self.space, self.device = half, half.space, half.device
+
+    def scores(self, ids: Ids) -> Scores:
+        scores: Scores = 2 * self.half.scores(ids)
+        return scores
+
+    def count_reaching(self, thresholds: NDArray[np.float32], words: str = "all pairs") -> NDArray[np.int64]:
+        reached: NDArray[np.int64] = self.half.count_reaching(thresholds / np.float32(2), words)
+        return reached
+
+    def collect(
+        self, low: float, high: float, take: Callable[[Ids, Scores], None], words: str = "collecting"
+    ) -> None:
+        self.half.collect(low / 2, high / 2, lambda ids, scores: take(ids, 2 * scores), words)
+
+    def neighbours(
+        self, count: int, rows: NDArray[np.int64] | None = None, words: str = "neighbours"
+    ) -> tuple[NDArray[np.int64], Scores]:
+        columns, scores = self.half.neighbours(count, rows, words)
+        return columns, 2 * scores
+
+    def select(
+        self, centre: float | None, count: int, beside: int, take: Callable[[Ids, Scores], None]
+    ) -> bool:
+        """As the scan's own does, where it has such a way; False, and nothing handed over, where not."""
+        select = getattr(self.half, "select", None)
+        if select is None:
+            return False
+        half = None if centre is None else centre / 2
+        done: bool = select(half, count, beside, lambda ids, scores: take(ids, 2 * scores))
+        return done
 
 
 def unit_rows(matrix: NDArray[Any], kind: Any = np.float32) -> NDArray[Any]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 TILE = 1024
 FLUSH = 1 << 31  # pairs that a thread counts in 32 bits before it adds them to the total
 SCREEN_ROWS = 4096  # rows below which neighbours are not worth preparing all texts as integers
+FEW_ROWS = 128  # rows below which sums of single pairs take less time than products of padded tiles
 GRID = 2.0**30  # float64 cosines are rounded to this grid first: what is zero on paper is zero here
 Consume = Callable[["NDArray[np.float32]", int, int, int, int], None]
 
@@ -170,25 +171,36 @@ class CpuScan:
 
         wide = self.space.shape[1]
         capacity = count + max(count, 256)
-        starts = list(range(0, len(places), TILE))
+        block = self._chain_block() if len(places) <= FEW_ROWS else 0
+        height = 1 if block else TILE
+        starts = list(range(0, len(places), height))
         progress = bar(len(starts), words, "tile")
         local = threading.local()
 
-        def band(first: int) -> None:
+        def tiles(operand: torch.Tensor) -> Iterator[tuple[NDArray[np.float32], int]]:
             if not hasattr(local, "product"):
                 local.product = _Product(self._left.dtype)
-            part = places[first : first + TILE]
+            for c0 in range(0, wide, TILE):
+                with single_thread():
+                    tile = local.product(operand, self._right_tiles[c0 // TILE])
+                yield tile, c0
+
+        def single_row(row: np.int64) -> Iterator[tuple[NDArray[np.float32], int]]:
+            tile = np.empty((1, wide), np.float32)
+            pairs = np.full(wide, row), np.arange(wide)
+            kernels.chain_scores(self._left.numpy(), self._right.numpy(), *pairs, block, tile[0])
+            yield tile, 0
+
+        def band(first: int) -> None:
+            part = places[first : first + height]
             mine = picked[part]
-            operand = _padded(self._left[mine])
             own = mine if self.space.symmetric else np.full(len(mine), -1)
             keys = np.empty((len(mine), capacity), np.int64)
             held = np.zeros(len(mine), np.int64)
             limit = np.full(len(mine), -np.inf, np.float32)
-            with single_thread():
-                for c0 in range(0, wide, TILE):
-                    tile = local.product(operand, self._right_tiles[c0 // TILE])
-                    real = min(TILE, wide - c0)
-                    kernels.nearest_tile(tile, len(mine), real, c0, own, count, keys, held, limit)
+            for tile, c0 in single_row(mine[0]) if block else tiles(_padded(self._left[mine])):
+                real = min(tile.shape[1], wide - c0)
+                kernels.nearest_tile(tile, len(mine), real, c0, own, count, keys, held, limit)
             found, theirs = np.empty((len(mine), count), np.int64), np.empty((len(mine), count), np.float32)
             kernels.finish_nearest(keys, held, count, found, theirs)
             columns[part], scores[part] = found, theirs

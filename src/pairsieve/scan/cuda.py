@@ -46,16 +46,19 @@ class CudaScan:
         double: bool,
         device: str = "cuda",
         tile: int = 0,
+        lengths: bool = False,
     ) -> None:
-        """`left`, `right`: rows (n, d) of any length; `double` multiplies in float64, rounded to float32."""
+        """`left`, `right`: rows (n, d), of any length. Where `lengths` says so it counts, and what comes out
+        is half of each product (`Doubled`). `double` multiplies in float64, rounded to float32."""
         import torch
 
         self.space, self.device, self.double = space, device, double
         widest = max(space.shape)
         self.tile = tile or min(16384, 1 << max(10, (widest - 1).bit_length()))
         kind = torch.float64 if double else torch.float32
-        self._left = unit_rows_on(device, left, kind)
-        self._right = self._left if right is left else unit_rows_on(device, right, kind)
+        ready = rows_on if lengths else unit_rows_on
+        self._left = ready(device, left, kind)
+        self._right = self._left if right is left else ready(device, right, kind)
         self._ready: dict[tuple[str, int], torch.Tensor] = {}
         self._out = torch.empty(self.tile, self.tile, device=device)
 
@@ -341,6 +344,18 @@ def _halved(rows: torch.Tensor) -> torch.Tensor:
     import torch
 
     return torch.nn.functional.pad(rows.bfloat16(), (0, -rows.shape[1] % 8))
+
+
+def rows_on(device: str, matrix: NDArray[Any], kind: torch.dtype) -> torch.Tensor:
+    """`pairsieve.scan.ready_rows` on the device, for rows whose lengths count."""
+    import torch
+
+    from pairsieve.scan import LONGEST, check_short
+
+    rows = torch.as_tensor(np.ascontiguousarray(matrix, np.float32), device=device).to(kind) / LONGEST
+    if len(rows):
+        check_short(float(rows.square().sum(1).max()))
+    return rows
 
 
 def unit_rows_on(device: str, matrix: NDArray[Any], kind: torch.dtype) -> torch.Tensor:

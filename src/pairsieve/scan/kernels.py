@@ -72,7 +72,7 @@ def _reached(typing: Any, thresholds: Any, at: Any, score: Any) -> Any:
         vector = ir.VectorType(ir.FloatType(), LANES)
         place = builder.gep(array.data, [builder.zext(arguments[1], ir.IntType(64))])
         some = builder.load(builder.bitcast(place, vector.as_pointer()), align=4)
-        reached = builder.fcmp_ordered("<=", some, _repeated(builder, arguments[2]))
+        reached = builder.fcmp_ordered("<=", some, repeated(builder, arguments[2], LANES))
         mask = builder.bitcast(reached, ir.IntType(LANES))
         return builder.ctpop(builder.zext(mask, ir.IntType(32)))
 
@@ -116,11 +116,10 @@ def _chain(typing: Any, row: Any, right: Any, columns: Any, first: Any, last: An
         with cgutils.for_range_slice(builder, arguments[3], arguments[4], step, intp=long) as (d, _):
             halves = []
             for half in (texts[:LANES], texts[LANES:]):
-                places = [builder.bitcast(builder.gep(text, [d]), vector.as_pointer()) for text in half]
-                halves.append(_exchanged(builder, [builder.load(place, align=4) for place in places]))
+                halves.append(_exchanged(builder, [builder.gep(text, [d]) for text in half]))
             for term in range(LANES):
                 place = builder.gep(row.data, [builder.add(d, ir.Constant(long, term))])
-                factor = _repeated(builder, builder.load(place))
+                factor = repeated(builder, builder.load(place), LANES)
                 for half, total in zip(halves, sums):
                     builder.store(builder.call(fused, [factor, half[term], builder.load(total)]), total)
         for number, total in enumerate(sums):
@@ -131,30 +130,42 @@ def _chain(typing: Any, row: Any, right: Any, columns: Any, first: Any, last: An
     return types.void(row, right, columns, types.int64, types.int64, out), generate
 
 
-def _exchanged(builder: Any, rows: list[Any]) -> list[Any]:
-    """Eight vectors of eight as eight columns: pairs of ones, of twos and of fours change places."""
-    lanes = ir.VectorType(ir.IntType(32), LANES)
+def _exchanged(builder: Any, texts: list[Any]) -> list[Any]:
+    """Eight terms of eight texts as eight vectors, one term of every text in each.
+
+    Fours of terms are fetched into the halves of a vector, text k beside text k + 4, which a processor does
+    while it loads; then ones and pairs change places within the halves.
+    """
+    four = ir.VectorType(ir.FloatType(), 4)
 
     def mixed(one: Any, other: Any, *places: int) -> Any:
+        lanes = ir.VectorType(ir.IntType(32), LANES)
         return builder.shuffle_vector(one, other, ir.Constant(lanes, list(places)))
 
-    ones, twos = [], []
-    for k in range(0, 8, 2):
-        ones.append(mixed(rows[k], rows[k + 1], 0, 8, 1, 9, 4, 12, 5, 13))
-        ones.append(mixed(rows[k], rows[k + 1], 2, 10, 3, 11, 6, 14, 7, 15))
-    for k in (0, 1, 4, 5):
-        twos.append(mixed(ones[k], ones[k + 2], 0, 1, 8, 9, 4, 5, 12, 13))
-        twos.append(mixed(ones[k], ones[k + 2], 2, 3, 10, 11, 6, 7, 14, 15))
-    low = [mixed(twos[k], twos[k + 4], 0, 1, 2, 3, 8, 9, 10, 11) for k in range(4)]
-    return low + [mixed(twos[k], twos[k + 4], 4, 5, 6, 7, 12, 13, 14, 15) for k in range(4)]
+    def fetched(text: Any, first: int) -> Any:
+        place = builder.gep(text, [ir.Constant(ir.IntType(64), first)])
+        return builder.load(builder.bitcast(place, four.as_pointer()), align=4)
+
+    terms = []
+    for first in (0, 4):
+        rows = [
+            mixed(fetched(texts[k], first), fetched(texts[k + 4], first), 0, 1, 2, 3, 4, 5, 6, 7)
+            for k in range(4)
+        ]
+        low = [mixed(rows[k], rows[k + 1], 0, 8, 1, 9, 4, 12, 5, 13) for k in (0, 2)]
+        high = [mixed(rows[k], rows[k + 1], 2, 10, 3, 11, 6, 14, 7, 15) for k in (0, 2)]
+        for pair in (low, high):
+            terms.append(mixed(*pair, 0, 1, 8, 9, 4, 5, 12, 13))
+            terms.append(mixed(*pair, 2, 3, 10, 11, 6, 7, 14, 15))
+    return terms
 
 
-def _repeated(builder: Any, value: Any) -> Any:
+def repeated(builder: Any, value: Any, lanes: int) -> Any:
     """One float in every lane of a vector."""
-    undefined = ir.Constant(ir.VectorType(ir.FloatType(), LANES), ir.Undefined)
+    undefined = ir.Constant(ir.VectorType(ir.FloatType(), lanes), ir.Undefined)
     one = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
-    lanes = ir.VectorType(ir.IntType(32), LANES)
-    return builder.shuffle_vector(one, undefined, ir.Constant(lanes, [0] * LANES))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+    return builder.shuffle_vector(one, undefined, zeros)
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator,unused-ignore]

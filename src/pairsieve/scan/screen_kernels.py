@@ -9,20 +9,84 @@ from typing import Any
 
 import numba
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 from pairsieve.scan import kernels
 
 LEVELS = 127  # integers run from -127 to 127
 SPAN = 4096  # columns whose embeddings stay in the cache while many rows are scored against them
 LEAST = np.float32(-8)  # below every value
-SHARE = np.float32(0.6)  # of the reach by which a bar is set below the value it aims at: see `Candidates`
+WORD = 64  # columns compared at once: one bit each
+COUNTED = 256  # keys up to which counting the smaller ones of each is quicker than sorting
+AHEAD = 12  # rows whose candidates are fetched from far away in memory before their turn
 NJIT = {"nogil": True, "cache": True}
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _reaching(typing: Any, row: Any, at: Any, mine: Any, scale: Any, offset: Any, limit: Any) -> Any:
+    """Which of `WORD` columns from `at` on have row · scale · mine + offset ≥ limit: one bit each.
+
+    Offset and limit are arrays along the columns, or one number for all of them. Written for LLVM because
+    numba compiles the plain loop to a byte for each column, which takes three times as long.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        floats = ir.VectorType(ir.FloatType(), WORD)
+        bits = ir.IntType(WORD)
+
+        def along(number: int) -> Any:
+            kind, value = signature.args[number], arguments[number]
+            if not isinstance(kind, types.Array):
+                return kernels.repeated(builder, value, WORD)
+            array = context.make_array(kind)(context, builder, value)
+            vector = ir.VectorType(array.data.type.pointee, WORD)  # of floats, or of the products' integers
+            place = builder.gep(array.data, [arguments[1]])
+            return builder.load(builder.bitcast(place, vector.as_pointer()), align=4)
+
+        name = f"llvm.fma.v{WORD}f32"
+        kind = ir.FunctionType(floats, [floats] * 3)
+        fused = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+        scaled = builder.fmul(builder.sitofp(along(0), floats), along(3))
+        value = builder.call(fused, [scaled, along(2), along(4)])
+        return builder.bitcast(builder.fcmp_ordered(">=", value, along(5)), bits)
+
+    return types.uint64(row, types.int64, mine, scale, offset, limit), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _fetch(typing: Any, matrix: Any, row: Any, column: Any) -> Any:
+    """Ask for a place of a matrix to be brought near: it will be written soon. No place is too far away."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        step, size = builder.extract_value(array.strides, 0), builder.extract_value(array.strides, 1)
+        bytes_ = builder.bitcast(array.data, ir.IntType(8).as_pointer())
+        far = builder.add(builder.mul(arguments[1], step), builder.mul(arguments[2], size))
+        place = builder.gep(bytes_, [far])
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+        builder.call(ask, [place, *(ir.Constant(number, told) for told in (1, 3, 1))])  # to write; keep; data
+        return context.get_dummy_value()
+
+    return types.void(matrix, types.int64, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _first_bit(typing: Any, word: Any) -> Any:
+    """The number of the lowest bit that is set."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), generate
 
 
 @numba.njit(**NJIT, fastmath={"reassoc"})  # type: ignore[untyped-decorator,unused-ignore]
 def round_rows(
     rows: Any,
-    order: Any,
     centre: Any,
     other: Any,
     signs: Any,
@@ -34,7 +98,7 @@ def round_rows(
     length: Any,
     rounded: Any,
 ) -> None:
-    """Rows `order` less the centre, turned and rounded to integers; their products with `other` as shifts.
+    """Rows less the centre, turned and rounded to integers; their products with `other` as shifts.
 
     Turned by random signs and a Walsh-Hadamard transform of every `block` (a power of two) dimensions, taken
     from all over the row: log2(block) rounds of sums and differences, each an orthogonal map. Writes the
@@ -46,8 +110,8 @@ def round_rows(
     there = np.empty(width, np.float32)
     half = block // 2
     root = np.float32(np.sqrt(0.5))
-    for i in range(len(order)):
-        row = rows[order[i]]
+    for i in range(len(rows)):
+        row = rows[i]
         along = np.float32(0)
         for d in range(width):
             along += row[d] * other[d]
@@ -109,8 +173,7 @@ def screen_across(
     """
     values, found, held, bar, reach = candidates
     some = np.empty(products.shape[1], np.float32)
-    flags = np.zeros((products.shape[1] + 7) // 8 * 8, np.uint8)
-    words = flags.view(np.uint64)
+    scales, offsets = _padded(scale, columns), _padded(offset, columns)
     start = np.zeros(rows + 1, np.int64)
     noted = np.empty(rows * columns, np.int32)
     value = np.empty(rows * columns, np.float32)
@@ -118,28 +181,26 @@ def screen_across(
     for i in range(rows):
         mine = my_scale[i]
         row = products[i]
-        for j in range(columns):
-            some[j] = (np.float32(row[j]) * mine) * scale[j] + offset[j]
         itself = own[i] - column0 if column0 <= own[i] < column0 + columns else -1
-        if itself >= 0:
-            some[itself] = LEAST
         if bar[i] == -np.inf and columns > 4 * rank:
+            for j in range(columns):
+                some[j] = (np.float32(row[j]) * mine) * scale[j] + offset[j]
+            if itself >= 0:
+                some[itself] = LEAST
             bar[i] = _first_bar(some, columns, rank, reach[i])
-        limit = bar[i]
-        for j in range(columns):
-            flags[j] = some[j] >= limit
-        if itself >= 0:
-            flags[itself] = 0
-        for w in range(len(words)):
-            word = words[w]
+        for first in range(0, columns, WORD):
+            word = _reaching(row, first, mine, scales, offsets, bar[i])
             while word != 0:
-                at = np.int64(8 * w + kernels.first_flag(word))
+                at = first + _first_bit(word)
                 word &= word - np.uint64(1)
                 noted[n] = column0 + at
-                value[n] = some[at]
-                n += 1
+                value[n] = (np.float32(row[at]) * mine) * scales[at] + offsets[at]
+                n += at < columns and at != itself
         start[i + 1] = n
     for i in range(rows):
+        ahead = min(i + AHEAD, rows - 1)
+        _fetch(values, ahead, held[ahead])
+        _fetch(found, ahead, held[ahead])
         first, last = start[i], start[i + 1]
         held[i], bar[i] = _added(
             values[i], found[i], held[i], bar[i], reach[i], rank, value[first:last], noted[first:last]
@@ -160,8 +221,7 @@ def screen_down(
 ) -> None:
     """The same tile for the texts of its columns: add the rows that may be among each column's wanted."""
     values, found, held, bar, reach = candidates
-    flags = np.zeros((products.shape[1] + 7) // 8 * 8, np.uint8)
-    words = flags.view(np.uint64)
+    scales, limits = _padded(scale, columns), _padded(bar, columns)
     start = np.zeros(columns + 1, np.int64)
     noted = np.empty(rows * columns, np.int32)
     value = np.empty(rows * columns, np.float32)
@@ -170,17 +230,16 @@ def screen_down(
         mine = my_scale[i]
         offset = my_offset[i]
         row = products[i]
-        for j in range(columns):
-            flags[j] = (np.float32(row[j]) * mine) * scale[j] + offset >= bar[j]
-        for w in range(len(words)):
-            word = words[w]
+        for first in range(0, columns, WORD):
+            word = _reaching(row, first, mine, scales, offset, limits)
             while word != 0:
-                at = np.int64(8 * w + kernels.first_flag(word))
+                at = first + _first_bit(word)
                 word &= word - np.uint64(1)
-                noted[n] = (i << 16) | at
-                value[n] = (np.float32(row[at]) * mine) * scale[at] + offset
-                n += 1
-                start[at + 1] += 1
+                if at < columns:
+                    noted[n] = (i << 16) | at
+                    value[n] = (np.float32(row[at]) * mine) * scales[at] + offset
+                    n += 1
+                    start[at + 1] += 1
     for j in range(columns):
         start[j + 1] += start[j]
     place = start[:-1].copy()
@@ -192,6 +251,9 @@ def screen_down(
         mine_value[at] = value[k]
         place[noted[k] & 0xFFFF] = at + 1
     for j in range(columns):
+        ahead = min(j + AHEAD, columns - 1)
+        _fetch(values, ahead, held[ahead])
+        _fetch(found, ahead, held[ahead])
         first, last = start[j], start[j + 1]
         held[j], bar[j] = _added(
             values[j],
@@ -203,6 +265,14 @@ def screen_down(
             mine_value[first:last],
             mine_noted[first:last],
         )
+
+
+@numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
+def _padded(numbers: Any, n: int) -> Any:
+    """n numbers and zeros behind them, to whole words."""
+    padded = np.zeros((n + WORD - 1) // WORD * WORD, np.float32)
+    padded[:n] = numbers[:n]
+    return padded
 
 
 @numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
@@ -251,7 +321,7 @@ def _thin(values: Any, found: Any, rank: int, bar: Any, reach: Any) -> Any:
 
 @numba.njit(**NJIT, fastmath={"reassoc", "nnan", "nsz"})  # type: ignore[untyped-decorator,unused-ignore]
 def _cut(values: Any, n: int, rank: int, reach: Any) -> Any:
-    """A bar below a value that at least `rank` of the n values reach, by a share of the reach.
+    """A bar below a value that at least `rank` of the n values reach, by the reach.
 
     Bisection, as counting is a few vector instructions and a partition is a guess for each value.
     """
@@ -271,7 +341,7 @@ def _cut(values: Any, n: int, rank: int, reach: Any) -> Any:
                 break
         else:
             high = middle
-    return np.float32(low - SHARE * reach)
+    return np.float32(low - reach)
 
 
 @numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
@@ -284,6 +354,21 @@ def _keep(values: Any, found: Any, n: int, limit: Any) -> int:
         found[kept] = column
         kept += value >= limit
     return kept
+
+
+@numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
+def _ascending(keys: Any, n: int) -> Any:
+    """The first n keys, all different, in order. Few are counted, a vector at a time: a sort guesses."""
+    if n > COUNTED:
+        return np.sort(keys[:n])
+    ordered = np.empty(n, np.int64)
+    for k in range(n):
+        key = keys[k]
+        smaller = 0
+        for m in range(n):
+            smaller += keys[m] < key
+        ordered[smaller] = key
+    return ordered
 
 
 @numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
@@ -303,7 +388,7 @@ def settle(
 ) -> None:
     """Score what remains of the rows `mine` of `left`, and write each row's wanted best at its place.
 
-    `order` turns a candidate's number into its row of `right`. Every pair that was passed over scores below
+    `order` turns a candidate, a row of `right`, into its column. Every pair that was passed over scores below
     bar + `ceiling`: a row whose last wanted score is no higher is lost, and the plain way must answer.
     Candidates are scored span by span of columns, so that the embeddings of a span, once fetched, serve all
     rows: they lie about in order already, as tiles are visited in order.
@@ -326,7 +411,7 @@ def settle(
             k = place[i]
             while k < held[i] and found[i, k] < end:
                 rows[n] = mine[i]
-                theirs[n] = order[found[i, k]]
+                theirs[n] = found[i, k]
                 n += 1
                 k += 1
             place[i] = k
@@ -341,7 +426,7 @@ def settle(
             k = place[i]
             while k < held[i] and found[i, k] < end:
                 values[i, k] = exact[n]
-                found[i, k] = theirs[n]
+                found[i, k] = order[theirs[n]]
                 n += 1
                 k += 1
             place[i] = k
@@ -351,12 +436,12 @@ def settle(
         lost[at] = held[i] < wanted
         if lost[at]:
             continue
-        least = _cut(values[i], held[i], wanted, np.float32(0))  # fewer to sort
+        least = _cut(values[i], held[i], wanted, np.float32(0))  # fewer to rank
         n = 0
         for k in range(held[i]):
             keys[n] = kernels.pair_key(values[i, k], found[i, k])
             n += values[i, k] >= least
-        best = np.sort(keys[:n])
+        best = _ascending(keys, n)
         for k in range(wanted):
             columns[at, k] = best[k] & np.int64(0xFFFFFFFF)
             scores[at, k] = kernels.key_score(best[k])

@@ -138,7 +138,7 @@ def _open_campaign(
     number = latest if round is None else round
     if not 1 <= number <= latest:
         raise InputError(f"no model of round {number}", remedy=f"Choose a round from 1 to {latest}")
-    matcher, task = campaign.matcher(number), campaign.task
+    matcher, task = campaign.plain_matcher(number), campaign.task
     if side is not None and not _two(task):
         raise InputError(
             f"side {side!r} of one collection",
@@ -166,7 +166,7 @@ def _own_texts(
     texts, places = _union(parts, side)
     pieces = []
     for part, kept in zip(parts, places):
-        left, right = campaign.embeddings(matcher, part, number)
+        left, right = campaign.plain_embeddings(matcher, part, number)
         pieces.append((left if right is None or side == "left" else right)[kept])
     return texts, np.concatenate(pieces)
 

@@ -1,25 +1,30 @@
 """Which records of two tables describe the same thing? Benchmark folders, recognised by what they hold.
 
-Two layouts are known. *Mapping* (Leipzig): two tables and a file whose two columns hold the ids of every
-match. *Labelled pairs* (DeepMatcher): tableA, tableB, and train/valid/test with ltable_id, rtable_id, label;
-the union of its positives is taken as the truth. Files may lie in subfolders.
+Two layouts are known, under many names. *Mapping* (Leipzig): two tables and a file that lists every match by
+the ids of both. *Labelled pairs* (DeepMatcher, Magellan): two tables and files of pairs with a label, such as
+train/valid/test with ltable_id, rtable_id, label; the union of their positives is taken as the truth. Files
+may lie in subfolders. Which columns are ids is told by their values, then by their names; ids are compared
+as they are, and, where that fails, as numbers ("7.0" and "007" are 7).
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations, permutations
 from pathlib import Path
 
 import numpy as np
 
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
-from pairsieve.pairs import CrossPairs, Ids, pair_ids, pair_rows
+from pairsieve.pairs import Ids, Rows, pair_ids, pair_rows
 from pairsieve.tasks.archives import TABLE_SUFFIXES
-from pairsieve.tasks.reading import Table, read_table
+from pairsieve.tasks.reading import Table, read_labels, read_table
 from pairsieve.tasks.records import from_template, joined_columns, keys_of, rows_of_keys
-from pairsieve.tasks.stated import read_stated
+from pairsieve.tasks.stated import LABEL_COLUMNS, PAIR_COLUMNS, lowered
 from pairsieve.tasks.task import Collection, Task, two_collections
 from pairsieve.tasks.truth import need_positives, resolve, split_two
 
@@ -27,6 +32,8 @@ SHARES = (50, 25, 25)
 LABELLED_PARTS = ("train", "valid", "validation", "dev", "test")
 _MAPPING_WORDS = ("mapping", "perfect", "gold", "matches", "truth")
 _PACKED = (".gz", ".bz2", ".xz", ".zip")
+_MOST_COLUMNS = 8  # of a file of pairs that are tried as ids
+_WHOLE = re.compile(r"0*([0-9]+?)(?:\.0+)?")
 
 
 @dataclass(frozen=True)
@@ -65,13 +72,12 @@ def matching_task(
     if folder is not None and not (left or right or mapping):
         folder = Path(folder)
         files = _table_files(folder)
-        layout = _labelled_layout(files, encoding) or _mapping_layout(folder, files, encoding)
+        layout = _folder_layout(folder, files, encoding)
         where, default_name = str(folder), folder.resolve().name
     elif folder is None and left and right and mapping:
         paths = [Path(left), Path(right)]
         tables = [read_table(path, encoding=encoding, lenient=True) for path in paths]
-        ends = _pointed_into(read_table(Path(mapping), lenient=True), tables)
-        layout = _resolve(*ends.ends)
+        layout = _resolve([_pointed_into(read_table(Path(mapping), lenient=True), tables)])
         where, default_name = str(mapping), "matching"
     else:
         raise InputError(
@@ -148,7 +154,17 @@ def _table_files(folder: Path) -> list[Path]:
             remedy="Name the folder that holds the two tables and their matches",
         )
     known = set(TABLE_SUFFIXES) - {".txt"}  # beside a benchmark a .txt is its README
-    return [file for file in sorted(folder.rglob("*")) if file.is_file() and _suffix(file) in known]
+    return [file for file in _files(folder) if _suffix(file) in known]
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of a folder without what systems hide there (.DS_Store, ._table.csv, __MACOSX)."""
+    found = []
+    for file in sorted(folder.rglob("*")):
+        hidden = any(part.startswith((".", "__MACOSX")) for part in file.relative_to(folder).parts)
+        if file.is_file() and not hidden:
+            found.append(file)
+    return found
 
 
 def _suffix(file: Path) -> str:
@@ -159,110 +175,210 @@ def _stem(file: Path) -> str:
     return file.name.split(".", 1)[0].lower()
 
 
-def _labelled_layout(files: Sequence[Path], encoding: str | None) -> _Layout | None:
-    """DeepMatcher's layout, where one folder holds tableA, tableB and labelled pairs."""
-    for table_a in (file for file in files if _stem(file) == "tablea"):
-        beside = {_stem(file): file for file in files if file.parent == table_a.parent}
-        parts = [beside[part] for part in LABELLED_PARTS if part in beside]
-        if "tableb" not in beside or not parts:
-            continue
-        left = read_table(table_a, encoding=encoding, lenient=True)
-        right = read_table(beside["tableb"], encoding=encoding, lenient=True)
-        keys = [_named_id(left), _named_id(right)]
-        left_ids, right_ids = keys_of(left, keys[0]), keys_of(right, keys[1])
-        labelled = [read_table(part, lenient=True) for part in parts]
-        for table in labelled:
-            table.values("label")  # without it each listed pair would pass for a match
-        space = CrossPairs(len(left), len(right))
-        owners = (left.path.name, right.path.name)
-        stated = [read_stated(table, space, left_ids, right_ids, owners) for table in labelled]
-        every = np.concatenate([pairs.ids for pairs in stated])
-        is_match = np.concatenate([pairs.labels for pairs in stated])
-        return _Layout(
-            "labelled pairs (DeepMatcher)",
-            left,
-            right,
-            keys[0],
-            keys[1],
-            [left, right, *labelled],
-            np.unique(every[is_match]),
-            np.unique(every[~is_match]),
-            len(every),
-        )
-    return None
-
-
-def _named_id(table: Table) -> str:
-    """The column called id in any case, or the first column whose name starts or ends with it."""
-    lowered = {name.lower(): name for name in reversed(table.names)}
-    if "id" in lowered:
-        return lowered["id"]
-    for name in table.names:
-        if name.lower().startswith("id") or name.lower().endswith("id"):
-            return name
-    table.values("id")  # there is none: the error names the nearest and lists the columns
-    raise AssertionError("unreachable")
-
-
-def _mapping_layout(folder: Path, files: Sequence[Path], encoding: str | None) -> _Layout:
-    """The Leipzig layout: the mapping is known by its name, else by two columns that are ids elsewhere."""
-    tables = {file: read_table(file, encoding=encoding, lenient=True) for file in files}
-    named = [file for file in files if any(word in _stem(file) for word in _MAPPING_WORDS)]
-    candidates = named or [file for file in files if len(tables[file].names) == 2]
-    if not candidates or len(files) < 3:
-        raise InputError(
-            "the folder is laid out in no known way",
-            where=str(folder),
-            why=f"it holds {', '.join(file.name for file in files[:6]) or 'no table'}",
-            remedy="A benchmark has two tables and one mapping file (…mapping….csv), or tableA, tableB and "
-            "train/valid/test; for one table, or other layouts, use 'pairsieve data tables'",
-        )
-    layouts = [
-        _pointed_into(tables[mapping], [tables[file] for file in files if file != mapping])
-        for mapping in candidates
-    ]
-    return _resolve(*max(layouts, key=lambda ends: ends.fit).ends)
-
-
 @dataclass(frozen=True)
 class _Ends:
-    """A mapping and where its two columns point; `fit` is larger the better the ids resolve there."""
+    """A file of pairs and where its two id columns point; `fit` is larger the better the ids resolve."""
 
     fit: float
-    ends: tuple[Table, Table, Table, str, str]
+    pairs: Table
+    columns: tuple[str, str]
+    tables: tuple[Table, Table]
+    keys: tuple[str, str]
 
 
-def _pointed_into(mapping: Table, tables: Sequence[Table]) -> _Ends:
-    """The two tables that the mapping's first two columns point into, told by values, then by names."""
-    if len(mapping.names) < 2:
+def _folder_layout(folder: Path, files: Sequence[Path], encoding: str | None) -> _Layout:
+    """Labelled pairs where a file has their columns; else a mapping, told by its name or by its values."""
+    tables = {file: read_table(file, encoding=encoding, lenient=True) for file in files}
+    labelled = [file for file in files if _pair_columns(tables[file])]
+    named = [file for file in labelled if _stem(file) in LABELLED_PARTS]
+    if named:  # beside them an unlabelled list of candidates may lie
+        home = _home(named[0], files)
+        labelled = [file for file in named if _home(file, files) == home]
+        for file in labelled:
+            _need_label(tables[file])  # without it each listed pair would pass for a match
+    records = [file for file in files if file not in labelled and _stem(file) not in LABELLED_PARTS]
+    if named and home is not None:
+        records = [file for file in records if file.parent == home]
+    if labelled and len(records) >= 2:
+        both = [tables[file] for file in records]
+        ends = [_pointed_into(tables[file], both) for file in labelled]
+        first = max(ends, key=lambda each: each.fit)  # they all speak of the same two tables
+        return _resolve([_pointed_into(tables[file], first.tables) for file in labelled])
+    names = [file for file in files if any(word in _stem(file) for word in _MAPPING_WORDS)]
+    mappings = names or [file for file in files if len(tables[file].names) in (2, 3)]
+    if not mappings or len(files) < 3:
+        raise _unknown_layout(folder, files, tables)
+    ends = [
+        _pointed_into(tables[mapping], [tables[file] for file in files if file != mapping])
+        for mapping in mappings
+    ]
+    return _resolve([max(ends, key=lambda each: each.fit)])
+
+
+def _home(file: Path, files: Sequence[Path]) -> Path | None:
+    """The folder at or above a file of labelled pairs that holds tableA and tableB; None where none does."""
+    beside: dict[Path, set[str]] = {}
+    for each in files:
+        beside.setdefault(each.parent, set()).add(_stem(each))
+    above = (folder for folder in file.parents if {"tablea", "tableb"} <= beside.get(folder, set()))
+    return next(above, None)
+
+
+def _unknown_layout(folder: Path, files: Sequence[Path], tables: dict[Path, Table]) -> InputError:
+    held = ", ".join(file.name for file in files[:6]) or "no table"
+    other = [file.name for file in _files(folder) if file not in files][:6]
+    joined = [file.name for file in files if _is_joined(tables[file])]
+    why = f"it holds {held}" + (f"; not read as tables: {', '.join(other)}" if other else "")
+    if joined:
+        why += f"; {joined[0]} holds pairs of whole records (left_…, right_…), not ids into two tables"
+    return InputError(
+        "the folder is laid out in no known way",
+        where=str(folder),
+        why=why,
+        remedy="A benchmark has two tables (CSV, TSV, JSON Lines or Parquet) and one mapping file "
+        "(…mapping….csv), or tableA, tableB and train/valid/test with ltable_id, rtable_id, label; name them "
+        "one by one with --left, --right and --mapping; for one table, or other layouts, use "
+        "'pairsieve data tables'",
+    )
+
+
+def _is_joined(table: Table) -> bool:
+    names = [name.lower() for name in table.names]
+    return all(any(name.startswith(side) for name in names) for side in ("left_", "right_"))
+
+
+def _pair_columns(table: Table) -> tuple[str, str] | None:
+    """The two columns that name the pairs of a file under one of the names that tools give them."""
+    names = lowered(table)
+    return next(((names[a], names[b]) for a, b in PAIR_COLUMNS if a in names and b in names), None)
+
+
+def _label_column(table: Table) -> str | None:
+    names = lowered(table)
+    return next((names[name] for name in LABEL_COLUMNS if name in names), None)
+
+
+def _need_label(table: Table) -> None:
+    if _label_column(table) is None:
         raise InputError(
-            f"the mapping has the single column {mapping.names[0]!r}",
-            where=str(mapping.path),
+            "no column holds labels",
+            where=f"{table.path}, row 1",
+            why=f"the columns are {', '.join(table.names)}; without labels each listed pair would be a match",
+            remedy=f"Call it {' or '.join(map(repr, LABEL_COLUMNS[:3]))}; a file that lists matches only is "
+            "a mapping: --left, --right and --mapping",
+        )
+
+
+def _pointed_into(pairs: Table, tables: Sequence[Table]) -> _Ends:
+    """The two columns of a file of pairs that hold ids, and the two tables and columns they point into.
+
+    Told by values, then by names. The column that stands first points into the left table.
+    """
+    if len(pairs.names) < 2:
+        raise InputError(
+            f"the mapping has the single column {pairs.names[0]!r}",
+            where=str(pairs.path),
             remedy="Give two columns: the id in the left table and the id in the right table",
         )
-    fits = [
-        [_id_column(table, mapping.names[side], mapping.strings(mapping.names[side])) for table in tables]
-        for side in (0, 1)
-    ]
+    known = _pair_columns(pairs)
+    label = _label_column(pairs)
+    columns = [name for name in pairs.names if name != label or len(pairs.names) == 2][:_MOST_COLUMNS]
+    choices = [known] if known else list(combinations(columns, 2))
+    fits = {
+        column: [_id_column(table, column, pairs.strings(column)) for table in tables]
+        for column in {column for both in choices for column in both}
+    }
+    # A small table of records may seem to map one column onto ids and one onto names: a mapping has no more.
+    spare = 0.05 * (len(columns) - 2)
     found = [
-        _Ends(fits[0][i][0] + fits[1][j][0], (mapping, left, right, fits[0][i][1], fits[1][j][1]))
-        for i, left in enumerate(tables)
-        for j, right in enumerate(tables)
-        if i != j
+        _Ends(
+            fits[a][i][0] + fits[b][j][0] - spare, pairs, (a, b), (one, other), (fits[a][i][1], fits[b][j][1])
+        )
+        for a, b in choices
+        for (i, one), (j, other) in permutations(enumerate(tables), 2)
     ]
-    return max(found, key=lambda ends: ends.fit)  # the first of equals: tables in the order of their names
+    # The first of equals: columns in their order, tables in the order of their names.
+    return max(found, key=lambda ends: ends.fit)
 
 
-def _resolve(mapping: Table, left: Table, right: Table, left_key: str, right_key: str) -> _Layout:
-    left_ids, right_ids = keys_of(left, left_key), keys_of(right, right_key)
-    left_rows = rows_of_keys(mapping, mapping.names[0], left_ids, left.path.name, right_ids)
-    right_rows = rows_of_keys(mapping, mapping.names[1], right_ids, right.path.name, left_ids)
-    positives = np.unique(pair_ids(left_rows, right_rows))
-    none = np.empty(0, np.int64)
-    files = [left, right, mapping]
-    return _Layout(
-        "tables and mapping", left, right, left_key, right_key, files, positives, none, len(mapping)
+def _resolve(files: Sequence[_Ends]) -> _Layout:
+    """Rows and labels of every pair listed; each file points into the same two tables."""
+    (left, right), (left_key, right_key) = files[0].tables, files[0].keys
+    for table, key in ((left, left_key), (right, right_key)):
+        _need_header(table, key)
+    ids = keys_of(left, left_key), keys_of(right, right_key)
+    every, is_match = [], []
+    for ends in files:
+        pairs, columns = _with_first_row(ends, ids)
+        rows = [
+            _rows(pairs, columns[side], ids[side], files[0].tables[side].path.name, ids[1 - side])
+            for side in (0, 1)
+        ]
+        label = _label_column(pairs)
+        told = read_labels(pairs, label) if label not in (None, *columns) else [True] * len(pairs)
+        every.append(pair_ids(rows[0], rows[1]))
+        is_match.append(np.array(told, dtype=bool))
+    stated, labels = np.concatenate(every), np.concatenate(is_match)
+    kind = "labelled pairs" if _label_column(files[0].pairs) else "tables and mapping"
+    tables = [left, right, *(ends.pairs for ends in files)]
+    positives, negatives = np.unique(stated[labels]), np.unique(stated[~labels])
+    return _Layout(kind, left, right, left_key, right_key, tables, positives, negatives, len(stated))
+
+
+def _with_first_row(ends: _Ends, ids: tuple[list[str], list[str]]) -> tuple[Table, tuple[str, str]]:
+    """The file of pairs, its first row taken for a pair where there is no header: both cells are ids."""
+    pairs, columns = ends.pairs, ends.columns
+    known = [{_plain(key) for key in side} for side in ids]
+    if not pairs.delimiter or not all(_plain(name) in side for name, side in zip(columns, known)):
+        return pairs, columns
+    head, cells = pairs.names, pairs.cells
+    names = tuple(f"column {place + 1}" for place in range(len(head)))
+    whole = replace(
+        pairs,
+        names=names,
+        numbers=[1, *pairs.numbers],
+        cells=lambda position: [head[position], *cells(position)],
     )
+    one, other = (names[head.index(column)] for column in columns)
+    return whole, (one, other)
+
+
+def _need_header(table: Table, key: str) -> None:
+    """Refuse a table whose first row is a record: its key has an id's shape, another cell is no name."""
+    shapes = Counter(_shape(value) for value in table.strings(key)[:1000])
+    if not table.delimiter or _shape(key) != shapes.most_common(1)[0][0] or not re.search(r"\d", key):
+        return
+    others = [name for name in table.names if name != key]
+    if not any(name and (_plain(name).isdecimal() or name in table.strings(name)) for name in others):
+        return
+    raise InputError(
+        "the first row is a record, not a header",
+        where=f"{table.path}, row 1",
+        why=f"it begins {', '.join(table.names[:3])}",
+        remedy="Put the column names in the first row",
+    )
+
+
+def _rows(pairs: Table, column: str, keys: Sequence[str], owner: str, elsewhere: Sequence[str]) -> Rows:
+    """Row numbers of the ids that a column names: as they are, else as numbers where that is unambiguous."""
+    named = pairs.strings(column)
+    exact = {key: row for row, key in enumerate(keys)}
+    if not all(key in exact for key in named):
+        plain = {_plain(key): row for row, key in enumerate(keys)}
+        if len(plain) == len(keys) and all(_plain(key) in plain for key in named):
+            return np.fromiter((plain[_plain(key)] for key in named), np.int64, len(named))
+    return rows_of_keys(pairs, column, keys, owner, elsewhere)
+
+
+def _plain(key: str) -> str:
+    """An id without spaces around it; a whole number without leading zeros and without ".0"."""
+    key = key.strip()
+    return _WHOLE.sub(r"\1", key) if _WHOLE.fullmatch(key) else key
+
+
+def _shape(key: str) -> str:
+    """The kinds of characters in a row: "a" for letters, "9" for digits, all else as it is."""
+    return re.sub(r"\d+", "9", re.sub(r"[^\W\d_]+", "a", key.strip()))
 
 
 def _id_column(table: Table, named: str, wanted: Sequence[str]) -> tuple[float, str]:
@@ -271,15 +387,17 @@ def _id_column(table: Table, named: str, wanted: Sequence[str]) -> tuple[float, 
     The share of ids found counts first, then that no value comes twice, then the names: a column called
     id, and a table whose name stands in the mapping's column (idAbt and Abt.csv).
     """
-    distinct = set(wanted)
+    distinct = {_plain(key) for key in wanted}
     stem, named = _stem(table.path).rstrip("0123456789"), named.lower()
     akin = stem in named or (named.removeprefix("id") or "?") in stem
+    # ltable_id points into tableA, rtable_id into tableB.
+    akin = akin or (stem, named[:1]) in (("tablea", "l"), ("tableb", "r"), ("a", "l"), ("b", "r"))
     best = (-1.0, "")
-    for column in table.names:
-        values = table.strings(column)
+    for column in dict.fromkeys(table.names):
+        values = table.strings(column) if table.names.count(column) == 1 else []
         name = column.lower()
-        fit = len(distinct & set(values)) / len(distinct)
-        fit += 0.1 * (len(set(values)) == len(values))
+        fit = len(distinct & {_plain(value) for value in values}) / max(len(distinct), 1)
+        fit += 0.1 * (len(set(values)) == len(values) > 0)
         fit += 0.02 * (name == "id") + 0.01 * (name.startswith("id") or name.endswith("id"))
         if fit > best[0]:
             best = (fit, column)

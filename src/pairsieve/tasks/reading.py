@@ -11,6 +11,7 @@ import csv
 import io
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from pairsieve.errors import InputError, nearest
 from pairsieve.tasks.archives import TABLE_SUFFIXES, Unpacked, unpack
 
 DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "pipe"}
+_NOTE = re.compile(r"#\w+=[^\n]*\n")
 _BY_SUFFIX = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 
 
@@ -161,6 +163,8 @@ def _decode(file: Unpacked, encoding: str | None, guess: bool) -> tuple[str, str
     if not (encoding or "").lower().startswith(("utf-16", "utf_16", "utf-32", "utf_32")):
         contents = contents.removeprefix(codecs.BOM_UTF8)
     tried = encoding or "utf-8"
+    if guess and encoding is None and contents.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        tried = "utf-16"  # a mark leaves no doubt
     try:
         codecs.lookup(tried)
         text = contents.decode(tried)
@@ -226,6 +230,9 @@ def _row_at(before: str, suffix: str) -> int:
 def _read_delimited(
     file: Unpacked, text: str, encoding: str, delimiter: str | None, quotes: bool, lenient: bool
 ) -> Table:
+    skipped = 0
+    while lenient and (noted := _NOTE.match(text)):  # Magellan writes what its columns mean above the header
+        text, skipped = text[noted.end() :], skipped + 1
     first_line = text.lstrip("\r\n").split("\n", 1)[0]
     mark = delimiter or _BY_SUFFIX.get(file.suffix)
     if delimiter is None and (lenient or mark is None):
@@ -252,8 +259,10 @@ def _read_delimited(
                     why=f"the file is read as {DELIMITERS[mark]}-separated and looks {name}-separated",
                     remedy=f"Pass --delimiter {name}",
                 )
-    numbers: Sequence[int] = range(2, len(rows) + 1)
+    numbers: Sequence[int] = range(2 + skipped, len(rows) + 1 + skipped)
     body = rows[1:]
+    if lenient and body and all(len(row) == len(header) + 1 and not row[-1] for row in body if row):
+        body = [row[:-1] for row in body]  # every record ends in a delimiter, the header does not
     if not all(body):
         if len(header) == 1:
             body = [row or [""] for row in body]  # in a single column a blank line is an empty cell

@@ -64,8 +64,8 @@ def read_stated(
             why="a pair has two different texts",
             remedy="Remove the row",
         )
-    lowered = _lowered(table)
-    label_column = next((lowered[name] for name in LABEL_COLUMNS if name in lowered), None)
+    names = lowered(table)
+    label_column = next((names[name] for name in LABEL_COLUMNS if name in names), None)
     if label_column is None:
         labels = np.ones(len(table), dtype=bool)
     else:
@@ -82,10 +82,10 @@ def read_stated(
 
 
 def _pair_columns(table: Table, two_will_do: bool) -> tuple[str, str]:
-    lowered = _lowered(table)
+    names = lowered(table)
     for one, other in PAIR_COLUMNS:
-        if one in lowered and other in lowered:
-            return lowered[one], lowered[other]
+        if one in names and other in names:
+            return names[one], names[other]
     if two_will_do and len(table.names) == 2:
         return table.names[0], table.names[1]
     known = "; ".join(f"{one}, {other}" for one, other in PAIR_COLUMNS)
@@ -97,5 +97,6 @@ def _pair_columns(table: Table, two_will_do: bool) -> tuple[str, str]:
     )
 
 
-def _lowered(table: Table) -> dict[str, str]:
+def lowered(table: Table) -> dict[str, str]:
+    """The columns of a table by their names in small letters, "_" for "."."""
     return {name.lower().replace(".", "_"): name for name in table.names}

@@ -145,3 +145,14 @@ def two_collections(
 ) -> Split:
     """A split over the cross product of two collections."""
     return Split(name, CrossPairs(len(left), len(right)), left, right, positives, negatives, has_truth)
+
+
+def shared_pairs(one: Split, other: Split) -> int:
+    """How many pairs of texts stand in both splits: the same keys with the same texts on either side."""
+    both = [
+        len(set(zip(mine.keys, mine.texts)) & set(zip(yours.keys, yours.texts)))
+        for mine, yours in ((one.left, other.left), (one.right, other.right))
+    ]
+    if one.space.symmetric != other.space.symmetric:
+        return 0
+    return AllPairs(both[0]).size if one.space.symmetric else both[0] * both[1]

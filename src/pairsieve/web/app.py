@@ -101,7 +101,8 @@ def make_app(
         desk.trains_now()
         return True
 
-    rounds = Rounds(desk.campaign.folder, ready, desk.look_again, trains, cache)
+    # An audit of another split has no rounds to go on with.
+    rounds = Rounds(desk.campaign.folder, ready, desk.look_again, trains and desk.place.own, cache)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -212,9 +213,9 @@ def _add_overview(app: FastAPI, desk: Desk, rounds: Rounds) -> None:
     @app.get("/api/campaign", responses=_REFUSALS)
     def campaign() -> dict[str, Any]:
         """What the page says before anybody has given a name."""
-        told = desk.campaign.settings
+        told, name = desk.campaign.settings, desk.campaign.folder.resolve().name
         return {
-            "campaign": desk.campaign.folder.resolve().name,
+            "campaign": name if desk.place.own else f"{name}, audit of {desk.place.name}",
             "relation": desk.campaign.task.relation,
             "budget": told.schedule.budget(),
             "people": desk.people(),

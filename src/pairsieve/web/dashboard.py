@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pairsieve.campaign import Campaign
+from pairsieve.campaign.figures import not_held_out
 from pairsieve.contracts import generator_for
 from pairsieve.measure.agreement import MISSING, alpha_estimate, overlap_agreement
 from pairsieve.sources.overlap import FOLDER, OVERLAP_FILE, latest_overlaps, majority
@@ -125,6 +126,7 @@ def _round(row: dict[str, Any]) -> dict[str, Any]:
     names = ("round", "labels", "positives", "open", "average_precision", "audit", "seconds")
     kept = {name: row[name] for name in names if name in row}
     kept["measured_on"] = next(iter(row.get("measures", {})), "")
+    kept["warning"] = not_held_out([row])
     return kept
 
 

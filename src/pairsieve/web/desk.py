@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from pairsieve.campaign import Campaign, Step
+from pairsieve.campaign.audits import audit_place
 from pairsieve.campaign.following import follow
 from pairsieve.contracts import Answer
 from pairsieve.errors import InputError, LedgerError
@@ -53,13 +54,17 @@ class Desk:
         overlap: float = 0.0,
         lease_seconds: float = LEASE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        split: str | None = None,
     ) -> None:
+        """`split`: the audit of another split than the campaign's own, which has pairs and a ledger apart."""
         if not 0 <= overlap <= 1:
             raise InputError(f"an overlap of {overlap:g}", remedy="Give a share from 0 to 1")
         self.campaign, self.overlap, self.lease_seconds = campaign, overlap, lease_seconds
         self._clock = clock
         self._lock = threading.RLock()
-        self._board = Board(campaign.ledger, self.wanted)
+        self.place = audit_place(campaign, split)
+        self._ledger = self.place.ledger
+        self._board = Board(self._ledger, self.wanted)
         self._leases: dict[int, set[str]] = {}
         self._held: dict[str, dict[int, None]] = {}
         self._skipped: dict[str, dict[int, None]] = {}
@@ -72,7 +77,7 @@ class Desk:
         self._trained_on: int | None = None  # the labels that the last run of the rounds began with
         self._reading = False
         self._server = secrets.token_hex(4)  # versions count from here; after a restart they begin anew
-        self._split = campaign.split  # reads the texts now, not at the first click
+        self._split = self.place.part  # reads the texts now, not at the first click
         self._board.install(*self._board.read())
         if self._counts_agree():
             self._trained_on = self._labels_mark()
@@ -139,7 +144,8 @@ class Desk:
         # The pair is a text: a browser's numbers end at 2**53.
         shown: dict[str, Any] = {"pair": str(pair), "round": question.round, **self._texts(pair)}
         if opinion:
-            shown |= {"why": question.why, "probability": self._opinions.of(pair)}
+            known = self._opinions.of(pair) if self.place.own else None
+            shown |= {"why": question.why, "probability": known}
         return shown
 
     def _texts(self, pair: int) -> dict[str, dict[str, str]]:
@@ -157,7 +163,7 @@ class Desk:
             self._check_asked(last)
             given = [Answer(each.pair, each.label) for each in last.values()]
             tokens = [each.token for each in last.values()]
-            written = self.campaign.ledger.answer(given, who, PAGE, tokens=tokens)
+            written = self._ledger.answer(given, who, PAGE, tokens=tokens)
             if written == len(last):
                 for each in last.values():
                     self._board.record(each.pair, who, each.label)
@@ -174,7 +180,7 @@ class Desk:
             self._here(who)
             self._check_asked([said.pair])
             given = [Answer(said.pair, said.label)]
-            written = self.campaign.ledger.adjudicate(given, who, PAGE, tokens=[said.token])
+            written = self._ledger.adjudicate(given, who, PAGE, tokens=[said.token])
             if written:
                 self._board.record(said.pair, who, said.label, "adjudication")
         self._follow(at_once=True)
@@ -190,7 +196,7 @@ class Desk:
             if pair in self._board.settled:
                 ids = np.array([pair], np.int64)
                 kind = "adjudication"
-                undone = bool(self.campaign.ledger.withdraw(ids, who, PAGE, tokens=[token], kind=kind))
+                undone = bool(self._ledger.withdraw(ids, who, PAGE, tokens=[token], kind=kind))
             if undone:
                 self._board.record(pair, who, None, "adjudication", taken_back=True)
         self._follow(at_once=True)
@@ -215,7 +221,7 @@ class Desk:
                 return {"undone": None, **self._state(who)}
             said = mine[pair]
             ids = np.array([pair], np.int64)
-            if not self.campaign.ledger.withdraw(ids, who, PAGE, tokens=[token]):
+            if not self._ledger.withdraw(ids, who, PAGE, tokens=[token]):
                 return {"undone": None, **self._state(who)}  # this very click came before
             self._board.record(pair, who, None, taken_back=True)
             self._skipped.get(who, {}).pop(pair, None)
@@ -258,21 +264,23 @@ class Desk:
         board = self._board
         part = board.current_part()
         asked, waiting = (board.asked[part], board.open[part]) if part else (0, 0)
-        trains = [p for p in board.asked if p[0] == "train"]
+        counted = [p for p in board.asked if p[0] == "train" or not self.place.own]
         undecided, mark = decisions.waiting(board, self._contradictions)
         return {
             "server": self._server,
+            "split": self.place.name,
+            "apart": not self.place.own,  # the audit of another split: nothing is trained
             "version": board.version,
             "round": {
                 "number": part[1] if part else 0,
                 "of": self.campaign.settings.schedule.rounds,
-                "audit": bool(part and part[0] == "audit"),
+                "audit": not self.place.own or bool(part and part[0] == "audit"),
                 "asked": asked,
                 "answered": asked - waiting,
             },
             "budget": {
-                "labels": self.campaign.settings.schedule.budget(),
-                "answered": sum(board.asked[p] - board.open[p] for p in trains),
+                "labels": self.campaign.settings.schedule.budget() if self.place.own else board.asked.total(),
+                "answered": sum(board.asked[p] - board.open[p] for p in counted),
             },
             "mine": len(board.history.get(who, {})),
             "inferred": board.follows,
@@ -288,7 +296,7 @@ class Desk:
             part = board.current_part()
             if part is None:
                 return False
-            if any(board.open[p] for p in board.open if p[0] == "train"):
+            if any(board.open[p] for p in board.open if p[0] == "train" or not self.place.own):
                 return True
             active = self._active()
             return any(
@@ -323,7 +331,8 @@ class Desk:
         Not at every click: an answer must not wait for it. `at_once`: after a decision, whose effect whoever
         decided wants to see.
         """
-        if not self.campaign.settings.transitivity or self._followed == self._board.version:
+        wanted = self.campaign.settings.transitivity and self.place.own
+        if not wanted or self._followed == self._board.version:
             return
         if not at_once and time.monotonic() < self._follow_after:
             return
@@ -331,7 +340,7 @@ class Desk:
             return  # another thread is at it
         try:
             began, version = time.monotonic(), self._board.version
-            found = follow(self.campaign.ledger, self._split.space)
+            found = follow(self._ledger, self._split.space)
             with self._lock:
                 news = found.inferred or found.withdrawn or found.contradictions != self._contradictions
                 self._contradictions, self._followed = found.contradictions, version
@@ -350,6 +359,10 @@ class Desk:
         """
         if self.busy_with_people():
             return Step("label", 0)
+        if not self.place.own:
+            return Step(
+                "audited", 0, reason=f"pairsieve audit {self.campaign.folder} --split {self.place.name}"
+            )
         version, now = self._board.version, time.monotonic()
         if self._step[0] != version or now - self._step[1] > 5:
             step = self.campaign.step()
@@ -409,7 +422,7 @@ class Desk:
     def unseen_matches(self, most: int = 12) -> list[dict[str, Any]] | None:
         """Pairs nobody was asked about that the latest model is surest match; None where it did not look."""
         with self._lock:
-            found = self._opinions.unseen()
+            found = self._opinions.unseen() if self.place.own else None
             if found is None:
                 return None
             free = [each for each in found if each[0] not in self._board.questions]
@@ -422,7 +435,7 @@ class Desk:
         """Labelled pairs of which the latest model is surest that the label is wrong, the surest first."""
         with self._lock:
             found = []
-            for pair, probability in self._opinions.by_pair().items():
+            for pair, probability in self._opinions.by_pair().items() if self.place.own else ():
                 state = self._board.state(pair) if pair in self._board.questions else "open"
                 if state not in ("match", "no match"):
                     continue

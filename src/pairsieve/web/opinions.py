@@ -8,7 +8,7 @@ The page shows it only to people who want to see it; the dashboard sets it besid
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def write_opinions(campaign: Campaign) -> int:
     if not measured or not len(ids):
         return 0
     number, part = max(measured), campaign.split
-    matcher = campaign.matcher(number)
+    matcher: Any = campaign.matcher(number)
     left, right = pair_rows(ids)
     if isinstance(matcher, ProjectionMatcher):  # its rows are at hand: the encoder ran once, before round 1
         mine, yours = campaign.embeddings(matcher, part, number)
@@ -45,6 +45,7 @@ def write_opinions(campaign: Campaign) -> int:
         lefts, rights = np.unique(left), np.unique(right)
         if len(lefts) + len(rights) > MOST_TEXTS:
             return 0
+        matcher = campaign.plain_matcher(number)  # rivals would take embedding every text
         a = matcher.embed([part.left.texts[r] for r in lefts.tolist()], "left")
         b = matcher.embed([part.right.texts[r] for r in rights.tolist()], "right")
         rows = a[np.searchsorted(lefts, left)], b[np.searchsorted(rights, right)]

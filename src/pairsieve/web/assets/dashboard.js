@@ -78,7 +78,8 @@ function drawQuality(data) {
   if (!drawn.length) return figures.quality.draw("Not measured yet: no split has its truth, and there is no audit. Run: pairsieve audit", null, [], []);
   const latest = drawn.map(({ name, points }) => `${name} ${points.at(-1).y.toFixed(3)}${points.at(-1).high > points.at(-1).low ? ` (${points.at(-1).low.toFixed(3)} to ${points.at(-1).high.toFixed(3)})` : ""} after round ${points.at(-1).x}`);
   const on = data.rounds.find((row) => row.measured_on)?.measured_on;
-  const words = `${latest.join("; ")}.${on ? ` Average precision: exact, over all pairs of ${on}.` : ""}`;
+  const warning = data.rounds.find((row) => row.warning)?.warning;
+  const words = `${latest.join("; ")}.${on ? ` Average precision: exact, over all pairs of ${on}.` : ""}${warning ? ` ${warning}` : ""}`;
   const rows = drawn.flatMap(({ name, points }) => points.map((p) => [p.x, name, p.y.toFixed(4), p.low.toFixed(4), p.high.toFixed(4)]));
   return figures.quality.draw(words[0].toUpperCase() + words.slice(1), lines({ series, xLabel: "round", summary: words, yMax: 1, whole: true }),
     ["Round", "Figure", "Value", "From", "To"], rows);

@@ -208,12 +208,13 @@ function opinionOf(pair) {
 
 function drawWaiting() {
   if (!standing?.training) return;
-  const { training, decisions: undecided, round } = standing;
+  const { training, decisions: undecided, round, apart } = standing;
   const complete = round.asked > 0 && round.answered + unsentAnswers() >= round.asked;
-  const step = complete && training.step === "label" && !outbox.some((work) => work.kind === "undo") ? "train" : training.step;
+  const step = complete && training.step === "label" && !outbox.some((work) => work.kind === "undo") ? (apart ? "audited" : "train") : training.step;
   let words = "Other people have the remaining pairs of this round. New ones appear here by themselves.";
   if (training.error) words = `The next round could not be prepared. ${training.error}`;
   else if (step === "finished") words = "All rounds are done. Thank you!";
+  else if (step === "audited") words = `Every question of this audit is answered. Thank you!${training.reason ? ` Go on with: ${training.reason}` : ""}`;
   else if (step === "stopped") words = `The campaign stopped by its own rule: ${training.reason}. Thank you!`;
   else if (training.busy || (training.trains && step !== "label")) {
     words = round.number
@@ -223,7 +224,7 @@ function drawWaiting() {
     words = "The round is complete. Training is off here: run “pairsieve run” on the campaign, and the next pairs appear.";
   } else if (undecided) words = "Nothing new for you. Below, some answers wait for a decision.";
   if (byId("waiting-words").textContent !== words) byId("waiting-words").textContent = words;
-  byId("waiting").classList.toggle("at-work", Boolean(training.busy || (training.trains && !training.error && !["label", "finished", "stopped"].includes(step))));
+  byId("waiting").classList.toggle("at-work", Boolean(training.busy || (training.trains && !training.error && !["label", "finished", "stopped", "audited"].includes(step))));
   byId("retry").hidden = !training.error;
   if (undecided && !byId("disputes").hidden && training.step === "label") byId("disputes").open = true;
 }
@@ -237,7 +238,7 @@ function drawProgress() {
   const now = Math.min(round.asked, round.answered + unsent);
   byId("round-bar").max = Math.max(1, round.asked);
   byId("round-bar").value = now;
-  const name = round.audit ? "Audit" : `Round ${round.number} of ${round.of}`;
+  const name = round.audit ? `Audit of ${standing.split}` : `Round ${round.number} of ${round.of}`;
   byId("round-words").textContent = round.asked ? `${name}: ${now} of ${round.asked}` : "Before round 1";
   byId("budget-bar").max = budget.labels;
   byId("budget-bar").value = budget.answered + unsent;

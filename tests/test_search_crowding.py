@@ -1,0 +1,95 @@
+"""Rivals count: a pair in a crowded corner needs a higher cosine than one that stands alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairsieve.errors import InputError
+from pairsieve.pairs import AllPairs, CrossPairs, pair_rows
+from pairsieve.scan import open_scan
+from pairsieve.search import ExactSearch
+from pairsieve.search.crowding import lengths, nearest_cosines, nearest_listed
+
+
+def test_lengths_by_hand() -> None:
+    # The nearest partner's cosine 1, 0.81, 0.5, 0.04 (all alone), and no partner at all.
+    made = lengths(np.array([1.0, 0.81, 0.5, 0.04, -np.inf], np.float32), 0.5)
+    assert made == pytest.approx([1.0, 1 / 0.9, 2**0.5, 2**0.5, 2**0.5])
+    assert lengths(np.array([0.9, 0.3], np.float32), 0.0) == pytest.approx([1.0, 1.0])
+
+
+def turned(degrees: list[float]) -> np.ndarray:
+    """Unit rows in the plane: the cosine of two is the cosine of the angle between them."""
+    angle = np.deg2rad(degrees)
+    return np.stack([np.cos(angle), np.sin(angle)], 1).astype(np.float32)
+
+
+def test_a_lonely_pair_overtakes_a_crowded_one() -> None:
+    # Texts 0, 1, 2 stand within 12 degrees; 3 and 4 stand alone, 14 degrees apart.
+    rows = turned([0, 2, 12, 100, 114])
+    space = AllPairs(5)
+    near, same = nearest_cosines(open_scan, space, rows, None)
+    assert near is same
+    assert near == pytest.approx(np.cos(np.deg2rad([2, 2, 10, 14, 14])), abs=1e-6)
+    stretched = rows * lengths(near, 0.3)[:, None]
+    scan = open_scan(space, stretched, lengths=True)
+    pairs = [space.ids([0], [2]), space.ids([3], [4])]
+    crowded, alone = (float(scan.scores(pair)[0]) for pair in pairs)
+    # cos 12° = 0.978 is above cos 14° = 0.970, but text 0 has a rival at cos 2° = 0.999.
+    assert alone > crowded
+    assert alone == pytest.approx(np.cos(np.deg2rad(14)) ** 0.4, abs=1e-6)
+    twins = turned([30, 30, 120])
+    same, _ = nearest_cosines(open_scan, AllPairs(3), twins, None)
+    scan = open_scan(AllPairs(3), twins * lengths(same, 0.3)[:, None], lengths=True)
+    assert scan.scores(AllPairs(3).ids([0], [1]))[0] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_each_side_of_two_collections_has_its_own_nearest() -> None:
+    left, right = turned([0, 90]), turned([10, 30, 85])
+    near, far = nearest_cosines(open_scan, CrossPairs(2, 3), left, right)
+    assert near == pytest.approx(np.cos(np.deg2rad([10, 5])), abs=1e-6)
+    assert far == pytest.approx(np.cos(np.deg2rad([10, 30, 5])), abs=1e-6)
+
+
+def test_lists_of_an_index_tell_the_same_where_they_are_whole() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((40, 8)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    space = AllPairs(40)
+    listed = nearest_listed(space, *open_scan(space, rows).neighbours(39))
+    assert listed[0] == pytest.approx(nearest_cosines(open_scan, space, rows, None)[0], abs=1e-6)
+    two = CrossPairs(15, 25)
+    columns, cosines = open_scan(two, rows[:15], rows[15:]).neighbours(25)
+    for found, exact in zip(
+        nearest_listed(two, columns, cosines), nearest_cosines(open_scan, two, rows[:15], rows[15:])
+    ):
+        assert found == pytest.approx(exact, abs=1e-6)
+    nobody = nearest_listed(two, np.full((15, 2), -1), np.full((15, 2), -np.inf, np.float32))
+    assert not np.isfinite(nobody[0]).any() and not np.isfinite(nobody[1]).any()
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.1, 0.3, 0.5]))
+def test_selection_over_stretched_rows_equals_brute_force(seed: int, strength: float) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((30, 6))
+    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    space = AllPairs(30)
+    near, _ = nearest_cosines(open_scan, space, rows, None)
+    stretched = rows * lengths(near, strength)[:, None]
+    found = (
+        ExactSearch(open_scan(space, stretched, lengths=True)).closest(0.3, 20, np.empty(0, np.int64)).pairs
+    )
+    every = space.unrank(np.arange(space.size))
+    one, other = pair_rows(every)
+    scores = np.einsum("ij,ij->i", stretched[one].astype(np.float64), stretched[other].astype(np.float64))
+    away = np.sort(np.abs(scores - 0.3))
+    mine = np.abs(scores[np.searchsorted(every, found.ids)] - 0.3)
+    assert np.sort(mine) == pytest.approx(away[:20], abs=1e-6)
+
+
+def test_rows_longer_than_root_two_are_refused() -> None:
+    with pytest.raises(InputError, match="length 2"):
+        open_scan(AllPairs(2), np.array([[2.0, 0.0], [0.0, 1.0]], np.float32), lengths=True)
