@@ -3,9 +3,11 @@
     python bench/campaigns.py --task TASK --encoder FOLDER --seeds 3 [--strategy uncertainty] [--rounds 4]
         [--learner full] [--recipe best|paper] [--left-prefix P] [--right-prefix P] [--out FOLDER]
     python bench/campaigns.py --task TASK --encoder NAME --recipe paper --rows-of FILE.json --results results
+        [--claims bench/results/NAME.json --limit SECONDS --machine WORDS]
 
-`pairsieve experiment recipes` has the same cells and keeps more of each; the second form puts figures that
-this bench printed (`--json`) among the stored results of experiments.
+`pairsieve experiment recipes` (ten rounds: `whole-budget`) has the same cells and keeps more of each; the
+second form puts figures that this bench printed (`--json`) among the stored results of experiments, and its
+seconds among the claims that `performance.py` makes a page of.
 
 Each seed is a campaign of its own in --out, resumable like any other; the test split is measured exactly,
 once, after the last round. Prints one row a strategy: mean and standard error over seeds, positives
@@ -22,8 +24,11 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+
 from pairsieve.campaign import Campaign, create_campaign, round_line
 from pairsieve.experiments.results import Row, latest, write_rows
+from pairsieve.measure.figures import exact_figures
 from pairsieve.settings import Schedule
 
 
@@ -52,7 +57,8 @@ def one_campaign(args: argparse.Namespace, strategy: str, seed: int, cache: Path
     seconds = time.perf_counter() - began
     part = campaign.task.splits[args.split]
     last = campaign.latest()
-    frozen = campaign.measure(campaign.matcher(0), part, 0)
+    plain = campaign.plain_scan(part.space, *campaign.plain_embeddings(campaign.matcher(0), part, 0))
+    frozen, _ = exact_figures(plain, part.positives, part.stated_negatives)
     test = campaign.measure(campaign.matcher(last), part, last)
     print(
         f"  {folder.name}: {args.split} AP {test['average_precision']['value']:.4f}, "
@@ -79,7 +85,7 @@ def one_campaign(args: argparse.Namespace, strategy: str, seed: int, cache: Path
 
 
 def rows_of(path: Path, task: str, encoder: str, recipe: str, device: str) -> list[Row]:
-    """Figures that this bench wrote with --json, as rows of the experiment `recipes`."""
+    """Figures that this bench wrote with --json, as rows of `recipes`, or of `whole-budget`."""
     made = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
     found = []
     for run in json.loads(path.read_text()):
@@ -88,7 +94,7 @@ def rows_of(path: Path, task: str, encoder: str, recipe: str, device: str) -> li
             cosine = model == "cosine"
             found.append(
                 Row(
-                    experiment="recipes",
+                    experiment="recipes" if len(run["asked"]) == 4 else "whole-budget",
                     task=task,
                     task_fingerprint="",
                     encoder=encoder,
@@ -98,7 +104,7 @@ def rows_of(path: Path, task: str, encoder: str, recipe: str, device: str) -> li
                     recipe=recipe if cosine else "",
                     strategy=run["strategy"] if cosine else "",
                     seed_set="static" if cosine else "",
-                    schedule="2048x1.5x4" if cosine else "",
+                    schedule=f"2048x1.5x{len(run['asked'])}" if cosine else "",
                     seed=run["seed"] if cosine else 0,
                     round=number,
                     labels=run["asked"][number - 1] if number else 0,
@@ -112,19 +118,42 @@ def rows_of(path: Path, task: str, encoder: str, recipe: str, device: str) -> li
                     method="exact",
                     device=device,
                     made_at=made,
-                    source=f"python bench/campaigns.py --task {task} --encoder {encoder} --recipe {recipe}",
+                    source=f"python bench/campaigns.py --task {task} --encoder {encoder} --recipe {recipe}"
+                    + (f" --rounds {len(run['asked'])}" if len(run["asked"]) != 4 else ""),
                 )
             )
 
-        if run["asked"] != [2048, 5120, 9728, 16640]:
-            raise SystemExit(f"{path}: not four rounds from 2048 with growth 1.5")
-        add("untrained", 0, "test", "average_precision", run["frozen_average_precision"])
+        last = len(run["asked"])
+        if run["asked"] != np.cumsum(Schedule(rounds=last).batches()).tolist() or last not in (4, 10):
+            raise SystemExit(f"{path}: not four or ten rounds from 2048 with growth 1.5")
+        if recipe == "paper":  # plain cosines, as the encoder comes
+            add("untrained", 0, "test", "average_precision", run["frozen_average_precision"])
         for number, (ap, positives) in enumerate(zip(run["dev_by_round"], run["positives_by_round"]), 1):
             add("cosine", number, "dev", "average_precision", ap)
             add("cosine", number, "train", "positives_found", positives)
-        add("cosine", 4, "test", "average_precision", run["average_precision"])
-        add("cosine", 4, "test", "precision_at_recall_0.2", run["precision_at_recall_0.2"])
+        add("cosine", last, "test", "average_precision", run["average_precision"])
+        add("cosine", last, "test", "precision_at_recall_0.2", run["precision_at_recall_0.2"])
     return latest(found)
+
+
+def claim_of(run: dict, task: str, encoder: str, limit: float, machine: str) -> dict:
+    """The seconds of one campaign beside the limit set for it, as `claims.py` writes them."""
+    spent = run["seconds_by_phase"]
+    rest = run["seconds"] - sum(spent.values())
+    phases = ", ".join(f"{phase} {seconds:.0f} s" for phase, seconds in spent.items())
+    return {
+        "claim": f"the paper's whole campaign: {run['labels']:,} labels, {len(run['asked'])} rounds",
+        "ours": "every phase, ledger and advice included",
+        "ours_s": run["seconds"],
+        "peer": "the limit",
+        "peer_s": limit,
+        "ratio": limit / run["seconds"],
+        "asked": f"under {limit / 60:g} min",
+        "peak_gib": None,
+        "size": f"{task}, {encoder}, batch 16, 2 epochs, afresh every round",
+        "note": f"{phases}, the rest {rest:.0f} s; test AP {run['average_precision']:.4f}",
+        "machine": machine,
+    }
 
 
 def main() -> None:
@@ -151,12 +180,25 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=None, help="also write the rows here")
     parser.add_argument("--rows-of", type=Path, default=None, help="only convert what --json wrote before")
     parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--claims", type=Path, default=None, help="with --rows-of: a file of claims")
+    parser.add_argument("--limit", type=float, default=480.0, help="with --claims: seconds")
+    parser.add_argument("--machine", default="NVIDIA H200", help="with --claims: where it was run")
     args = parser.parse_args()
     if args.rows_of:
         encoder = Path(str(args.encoder)).name
-        target = args.results / f"bench-campaigns.{args.task.name}.{encoder}.{args.recipe}.parquet"
-        write_rows(target, rows_of(args.rows_of, args.task.name, encoder, args.recipe, args.device))
+        rows = rows_of(args.rows_of, args.task.name, encoder, args.recipe, args.device)
+        name = f"bench-campaigns.{args.task.name}.{encoder}.{args.recipe}"
+        target = args.results / f"{name}{'' if rows[0].experiment == 'recipes' else '.whole'}.parquet"
+        write_rows(target, rows)
         print(target)
+        if args.claims:
+            old = json.loads(args.claims.read_text()) if args.claims.exists() else []
+            made = [
+                claim_of(run, args.task.name, encoder, args.limit, args.machine)
+                for run in json.loads(args.rows_of.read_text())
+            ]
+            kept = [claim for claim in old if claim["size"] not in {each["size"] for each in made}]
+            args.claims.write_text(json.dumps([*kept, *made], indent=1) + "\n")
         return
     args.out = args.out or Path(tempfile.mkdtemp(prefix="campaigns-"))
     args.out.mkdir(parents=True, exist_ok=True)

@@ -196,7 +196,7 @@ DECLARED: tuple[Experiment, ...] = (
         question="What do 232,100 labels buy, in ten rounds?",
         layout="curves",
         strategies=("uncertainty", "static"),
-        recipes=("best",),
+        recipes=("best", "paper"),
         schedules=(WHOLE_SCHEDULE,),
         seeds=1,
     ),

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from pairsieve.campaign.guidance import chosen_at
 from pairsieve.contracts import Estimate
-from pairsieve.measure.advice import positives_left
+from pairsieve.measure.advice import carried_too_far, positives_left
 from pairsieve.measure.next_batch import Batch, Scored, Unasked, taught
 from pairsieve.pairs import is_member
 
@@ -63,7 +63,8 @@ def matches_left(campaign: Campaign, number: int, first: Ranking, known: Known) 
     edges, reaching = first.counts()
     taken = np.sort(first.scores(known.ids))
     free = reaching - (len(taken) - np.searchsorted(taken, edges, side="left"))
-    return positives_left(Unasked(edges.astype(np.float64), np.maximum(-np.diff(free), 0)), history)
+    left = positives_left(Unasked(edges.astype(np.float64), np.maximum(-np.diff(free), 0)), history)
+    return None if carried_too_far(left, history) else left
 
 
 def drawn_left(left: Estimate, count: int, rng: np.random.Generator) -> Floats:

@@ -55,6 +55,7 @@ Floats = NDArray[np.float64]
 SLOPE, SLOPE_SPREAD = 2.3, 0.4
 SHIFT, SHIFT_SPREAD = -16.0, 4.0  # at the mean of all pairs' scores
 CORRECTED_BY = 100.0  # labels that the batches' word is worth at most: the newest model is another one
+TOO_FAR = 100.0  # matches left for each one found, from which on an estimate is not worth telling
 LEFT_REST = 0.6  # what a straight line misses of the total, as a standard deviation of its logarithm
 
 # How the logit of AP rises with the logarithm of the labels, likewise.
@@ -129,6 +130,12 @@ def advise(
         silent["left"] = "{:,} matches and {:,} others so far teach no boundary".format(*kinds(history))
     else:
         left = positives_left(unasked, history)
+        if carried_too_far(left, history):
+            silent["left"] = (
+                f"carried below the pairs that were asked, the match rates would add up to {left.value:,.0f} "
+                f"matches, over {TOO_FAR:.0f} times those found; an audit can tell"
+            )
+            left = None
     floor = None
     if space is None or found is None:
         silent["left_at_least"] = "the matches found were not given"
@@ -149,6 +156,11 @@ def advise(
 
 
 # ── what is left ────────────────────────────────────────────────────────────────────────────────────
+
+
+def carried_too_far(left: Estimate, history: Sequence[Batch]) -> bool:
+    """Whether an estimate of what is left rests on little but a line drawn far beyond what was asked."""
+    return left.value > TOO_FAR * max(kinds(history)[0], 1)
 
 
 def positives_left(unasked: Unasked, history: Sequence[Batch]) -> Estimate:
