@@ -23,7 +23,7 @@ from pairsieve.models import (
 )
 from pairsieve.models.full import _PairJob, rate_for
 from pairsieve.models.training import additive, batches, schedule, takes_prepared_mask
-from pairsieve.pairs import Ids, pair_ids, pair_rows
+from pairsieve.pairs import AllPairs, Ids, pair_ids, pair_rows
 
 THINGS = ["password", "account", "email", "bank", "card", "loan", "city", "river", "glacier", "cave"]
 LEFT = [f"how do i {verb} my {thing}" for thing in THINGS for verb in ("reset", "change", "delete")]
@@ -316,3 +316,23 @@ def test_a_folder_that_is_no_cross_encoder_says_so(tiny_encoder: Path) -> None:
         load_cross(tiny_encoder)
     with pytest.raises(InputError, match=r"head\.json is missing"):
         load_matcher(tiny_encoder)
+
+
+def test_little_is_let_go_where_one_class_has_few_labels(tiny_encoder: Path) -> None:
+    """40 % kept, `few` 100: 100 labels of the rarer class let go half of 60 %, very many all of it."""
+    loss = LossSettings(keep=0.4, few=100.0)
+    labels = np.arange(2_100) < 2_000
+    assert loss.kept(labels) == loss.kept(~labels) == pytest.approx(1 - 0.6 / 2)
+    assert loss.kept(np.arange(2_000_000) % 2 == 0) == pytest.approx(0.4, abs=1e-4)
+    assert LossSettings(keep=0.4).kept(labels) == pytest.approx(0.4)
+    # Two non-matches among many matches: the weights hardly leave the encoder's.
+    encoder = encoder_named(str(tiny_encoder))
+    texts = [f"how old is river number {number}" for number in range(40)]
+    ids = AllPairs(40).unrank(np.arange(64))
+    moved = []
+    for rarer in (2, 32):
+        learner = learner_named("full", encoder, "cpu", "best")
+        matcher = learner.fit(texts, texts, ids, np.arange(64) >= rarer, np.random.default_rng(0))
+        pairs = zip(matcher.left.network.parameters(), encoder.network.parameters())
+        moved.append(sum(float((mine - first).detach().abs().sum()) for mine, first in pairs))
+    assert 0 < moved[0] < moved[1] / 4

@@ -14,7 +14,9 @@ from pairsieve.errors import InputError
 _DIR = typer.Argument(..., help="The campaign folder.")
 _JSON = typer.Option(False, "--json", help="Print as JSON.")
 CLUSTER = typer.Option(
-    None, "--cluster", help="Embed and scan on a Ray cluster: local, auto, or host:port of its head."
+    None,
+    "--cluster",
+    help="Scan on all GPUs here (gpus), or embed and scan on a Ray cluster: local, auto, host:port.",
 )
 
 

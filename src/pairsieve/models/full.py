@@ -47,6 +47,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "head_bias": 0.0,
         "strangers": 1.0,
         "keep": 0.4,
+        "few": 100.0,
     },
 }
 
@@ -72,6 +73,12 @@ class LossSettings:
     contrast: float = 0.0  # weight of telling a match's partner among all partners in the batch
     temperature: float = 0.05  # of that
     keep: float = 0.0  # share of the pre-trained weights in the mixture that is kept in the end
+    few: float = 0.0  # labels of the rarer class that let go only half as much
+
+    def kept(self, labels: NDArray[np.bool_]) -> float:
+        """The share that is kept: `keep`, and more where labels of one class are too few to learn from."""
+        rarer = min(int(labels.sum()), int((~labels).sum()))
+        return 1.0 - (1.0 - self.keep) * rarer / (rarer + self.few)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +133,7 @@ class FullLearner:
             job = _PairJob(self, networks, one, other, left, right, labels, groups, device)
             train(job, self.training, rng, device)
             if self.loss.keep:
-                _mix(networks, self.encoder.network, self.loss.keep)
+                _mix(networks, self.encoder.network, self.loss.kept(labels))
         cosines = _cosines(networks, one, other, left, right, self.encoder.pad, device)
         weight, bias = fit_head(cosines, labels)
         encoders = [self.encoder.with_network(network) for network in networks]

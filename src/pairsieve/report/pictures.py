@@ -205,9 +205,7 @@ def _scores(facts: Facts) -> Picture | None:
             axes.axvline(half, ymax=0.8, color=INKS["ink"], lw=1, ls="--", label="probability one half")
         used = np.flatnonzero(np.sum([counts for _, counts, _ in groups], axis=0))
         left = float(ends[used[0]]) if len(used) else -1.0
-        axes.set(
-            yscale="log", ylim=(0.6, None), xlim=(left, 1), xlabel="score (cosine)", ylabel="pairs (log)"
-        )
+        axes.set(yscale="log", ylim=(0.6, None), xlim=(left, 1), xlabel="score", ylabel="pairs (log)")
         top = max(int(counts.max()) for _, counts, _ in groups)
         axes.set_ylim(0.6, 30.0 * max(top, 1))  # room above the tallest bar for the legend
         axes.legend(loc="upper right", ncols=2)

@@ -259,6 +259,8 @@ def checked(served: Served) -> Served:
         raise InputError(f"the key {twice!r} stands twice", where=served.name, why="a key names one text")
     if rows.shape[0] != len(texts):
         raise InputError(f"{rows.shape[0]:,} embeddings of {len(texts):,} texts", where=served.name)
+    for side in ("left", "right"):  # requests come one by one: what a GPU needs is made once, and kept
+        encoder_of(served.matcher, side).prepared = {}
     found = agreement(served.matcher, texts.texts, rows, served.side)
     if found < LEAST_AGREEMENT:
         raise InputError(
