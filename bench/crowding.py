@@ -21,7 +21,7 @@ from pairsieve.cluster import embedded_rows
 from pairsieve.measure import measure_exactly
 from pairsieve.models import encoder_named
 from pairsieve.scan import open_scan
-from pairsieve.search.crowding import lengths, nearest_cosines
+from pairsieve.search.crowding import crowds, lengths, shared
 from pairsieve.tasks import Split, load_task
 
 STRENGTHS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
@@ -67,10 +67,11 @@ def main() -> None:
     if (args.task is None) == (args.campaign is None):
         parser.error("give --task or --campaign")
     part, left, right = untrained(args) if args.task else trained(args)
-    near = nearest_cosines(open_scan, part.space, left, right)
+    near = crowds(open_scan, part.space, left, right)
     print(f"{'strength':>8}{'AP':>9}{'P@R20':>9}")
     for strength in STRENGTHS:
-        mine, yours = (lengths(side, strength)[:, None] for side in near)
+        each = shared(part.space, strength)
+        mine, yours = (lengths(side, power)[:, None] for side, power in zip(near, each))
         rows = left * mine, None if right is None else right * yours
         curve = measure_exactly(open_scan(part.space, *rows, lengths=True), part.positives).curve
         print(

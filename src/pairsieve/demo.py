@@ -19,7 +19,7 @@ from pairsieve.campaign import Campaign, create_campaign
 from pairsieve.made import MadeQuestions, made_questions
 from pairsieve.pairs import AllPairs, Ids, ScoredPairs, pair_rows
 from pairsieve.report.plots import learning_curves
-from pairsieve.search.crowding import lengths, nearest_cosines
+from pairsieve.search.crowding import crowds, lengths
 from pairsieve.settings import Schedule, write_atomically
 from pairsieve.tasks import Collection, Split, Task, load_task, save_task
 
@@ -142,7 +142,7 @@ def _matches(campaign: Campaign, train: Split, test: Split) -> ScoredPairs:
     matcher = campaign.matcher(number)
     rows = np.concatenate([campaign.plain_embeddings(matcher, part, number)[0] for part in (train, test)])
     space = AllPairs(len(rows))
-    near, _ = nearest_cosines(campaign.plain_scan, space, rows, None)
+    near, _ = crowds(campaign.plain_scan, space, rows, None)
     scan = campaign.scan(space, rows * lengths(near, campaign.crowding)[:, None], None)
     pieces: list[tuple[Ids, Any]] = []
     scan.collect(-matcher.bias / matcher.weight, 2.0, lambda ids, scores: pieces.append((ids, scores)))

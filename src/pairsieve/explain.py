@@ -96,7 +96,7 @@ class Explanation:
     right_text: str
     score: float
     cosine: float
-    nearest: tuple[float, float] | None  # cosine of each text with its nearest; None where only cosines count
+    crowd: tuple[float, float] | None  # of each text (search/crowding.py); None where only cosines count
     logit: float
     probability: float
     standing: Standing | None  # None where nobody wanted all pairs counted
@@ -135,7 +135,7 @@ def explain(
         )
     part, a, b = find_pair(campaign, one, other, split)
     matcher = campaign.matcher(number)
-    scan = _scan(campaign, part, number, matcher)
+    scan = campaign.scan(part.space, *campaign.embeddings(matcher, part, number))
     ids = part.space.ids([a], [b])
     a, b = (int(side[0]) for side in pair_rows(ids))
     score = float(scan.scores(ids)[0])
@@ -143,10 +143,10 @@ def explain(
     texts = part.left.texts[a], part.right.texts[b]
     sides = ("left", "left" if part.space.symmetric else "right")
     words, rows = _occluded(matcher, texts, sides)
-    nearest = None
+    crowd = None
     if campaign.crowding:
-        mine, yours = campaign.nearest(matcher, part, number)
-        nearest = float(mine[a]), float(yours[b])
+        mine, yours = campaign.crowds(matcher, part, number)
+        crowd = float(mine[a]), float(yours[b])
     return Explanation(
         split=part.name,
         asked_split=campaign.settings.split,
@@ -157,7 +157,7 @@ def explain(
         right_text=texts[1],
         score=score,
         cosine=float(rows[0] @ rows[1]),
-        nearest=nearest,
+        crowd=crowd,
         logit=float(logit),
         probability=float(0.5 * (1 + np.tanh(logit / 2))),
         standing=_standing(part, scan, score) if count_all else None,
@@ -301,10 +301,6 @@ def _occluded(
 # ── how it stands ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _scan(campaign: Campaign, part: Split, number: int, matcher: Trained) -> Scan:
-    return campaign.scan(part.space, *campaign.embeddings(matcher, part, number))
-
-
 def _standing(part: Split, scan: Scan, score: float) -> Standing:
     """Ranks by score; tied pairs share one."""
     at = np.float32(score)
@@ -322,7 +318,7 @@ def _at_score(
     if not measured.has_truth or len(measured.positives) == 0:
         return None
     if measured is not part:
-        scan = _scan(campaign, measured, number, matcher)
+        scan = campaign.scan(measured.space, *campaign.embeddings(matcher, measured, number))
     at = np.array([score], np.float32)
     reaching = int(scan.count_reaching(at, words=f"measuring on {measured.name}")[0])
     found = int((scan.scores(measured.positives) >= at[0]).sum())
@@ -414,11 +410,11 @@ def words_of(told: Explanation, colour: bool = False) -> str:
         "",
         f"The model of round {told.round}: {ink(f'probability {told.probability:.3f}', BOLD)} {says}.",
     ]
-    if told.nearest is not None:
-        one, other = told.nearest
+    if told.crowd is not None:
+        one, other = told.crowd
         lines.append(
-            f"Their cosine is {told.cosine:.4f}; text 1 has {one:.4f} with its nearest, text 2 {other:.4f}: "
-            "the farther those, the more a cosine counts."
+            f"Their cosine is {told.cosine:.4f}. The crowd around text 1 is {one:.4f}, around text 2 "
+            f"{other:.4f}: the smaller, the more a cosine counts."
         )
     if told.standing is not None:
         lines.append(_standing_words(told.standing))

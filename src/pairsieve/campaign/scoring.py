@@ -175,15 +175,23 @@ class Scoring:
         return left * mine[:, None], None if right is None else right * yours[:, None]
 
     def lengths(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows]:
-        """How long the rows of both sides of a split are: the longer, the farther their nearest partner."""
+        """How long the rows of both sides of a split are: the longer, the smaller their crowd."""
         from pairsieve.search.crowding import lengths
 
-        mine, yours = self.nearest(matcher, part, number)
-        return lengths(mine, self.crowding), lengths(yours, self.crowding)
+        mine, yours = self.crowds(matcher, part, number)
+        left, right = self.strengths
+        return lengths(mine, left), lengths(yours, right)
 
-    def nearest(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows]:
-        """The cosine of each left and of each right text of a split with its nearest possible partner."""
-        from pairsieve.search.crowding import nearest_cosines, nearest_listed
+    @property
+    def strengths(self) -> tuple[float, float]:
+        """How much the crowd of a left and of a right text counts, in every split as in the asked one."""
+        from pairsieve.search.crowding import shared
+
+        return shared(self.split.space, self.crowding)
+
+    def crowds(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows]:
+        """The crowd of each left and of each right text of a split, by plain cosines."""
+        from pairsieve.search.crowding import crowds, crowds_listed
 
         asked = part.name == self.settings.split
 
@@ -191,9 +199,9 @@ class Scoring:
             left, right = self.plain_embeddings(matcher, part, number)
             with self._timed("select" if asked else "measure"):
                 if asked and self._listed:
-                    near = nearest_listed(part.space, *self._index(matcher, number))
+                    near = crowds_listed(part.space, *self._index(matcher, number))
                 else:
-                    near = nearest_cosines(self.plain_scan, part.space, left, right)
+                    near = crowds(self.plain_scan, part.space, left, right)
             for name, values in zip(("left", "right"), near):
                 save_array(place / f"{name}.npy", values)
 
@@ -201,7 +209,7 @@ class Scoring:
         if not part.space.symmetric:
             sides.append(self._rows_key(matcher, part.right, "right", number)[1])
         key = {"rows": sides, "search": self._listed if asked else "", **_map_of(matcher)}
-        place = (self.store if number else self.shared).get("nearest", key, build)
+        place = (self.store if number else self.shared).get("crowds", key, build)
         return load_array(place / "left.npy"), load_array(place / "right.npy")
 
     @property
