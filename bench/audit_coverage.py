@@ -117,7 +117,7 @@ def campaign_case(folder: Path, split: str | None, cache: Path | None) -> Case:
     number = held.latest()
     matcher, name = held.matcher(number), split or held.settings.split
     part = held.task.splits[name]
-    scan = open_scan(part.space, *held.embeddings(matcher, part, number), device="cpu")
+    scan = held.scan(part.space, *held.embeddings(matcher, part, number))
     known = held.ledger.labels()[0] if name == held.settings.split else np.empty(0, np.int64)
     half = float(np.clip(-matcher.bias / matcher.weight, -1.0, 1.0))
     title = f"{folder.name} {name}, round {number}, {len(known):,} known"

@@ -193,7 +193,7 @@ class Scoring:
         """The crowd of each left and of each right text of a split, by plain cosines."""
         from pairsieve.search.crowding import crowds, crowds_listed
 
-        asked = part.name == self.settings.split
+        asked = part is self.split
 
         def build(place: Path) -> None:
             left, right = self.plain_embeddings(matcher, part, number)
