@@ -186,7 +186,7 @@ def test_what_fails_on_a_gpu_is_told_and_what_has_not_begun_never_does(faked_gpu
 
     with pytest.raises(InputError, match="shard"):
         list(THREE.map(work, [(number,) for number in range(500)], gpu=True))
-    assert sum(faked_gpus.values()) < 500
+    assert sum(faked_gpus.values()) <= 3  # those at work when the first one failed
 
 
 def test_the_gpus_of_this_machine_are_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -51,6 +52,10 @@ class LocalShards:
             yield number, work(shared, list(texts))
 
 
+class _GivenUp(Exception):
+    """A shard that did not begin, since another one failed."""
+
+
 @dataclass(frozen=True)
 class GpuShards(LocalShards):
     """The `MapShards` of one process with several GPUs: shards that need one run on all of them at once.
@@ -75,11 +80,18 @@ class GpuShards(LocalShards):
         for device in self.devices:
             free.put(device)
 
+        failed = threading.Event()
+
         def one(shard: tuple[Any, ...]) -> Any:
             device = free.get()
             try:
+                if failed.is_set():  # another shard's failure will be told
+                    raise _GivenUp
                 with _current(device):
                     return work(*shard)
+            except BaseException:
+                failed.set()
+                raise
             finally:
                 free.put(device)
 
@@ -89,7 +101,8 @@ class GpuShards(LocalShards):
             under_way = {pool.submit(one, shard): position for position, shard in enumerate(shards)}
             for done in as_completed(under_way):
                 shown.update(1)
-                yield under_way.pop(done), done.result()
+                if not isinstance(done.exception(), _GivenUp):
+                    yield under_way.pop(done), done.result()
         finally:  # a failure, or a caller that leaves: what has not begun never does
             pool.shutdown(wait=True, cancel_futures=True)
             shown.close()
