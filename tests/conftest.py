@@ -1,4 +1,4 @@
-"""Fixtures that every test may use: tiny random encoders, written once per session."""
+"""Fixtures that every test may use: tiny random encoders, made tasks, and campaigns finished on them."""
 
 from __future__ import annotations
 
@@ -26,3 +26,31 @@ def tiny_architectures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
 
     root = tmp_path_factory.mktemp("architectures")
     return {name: write_tiny(name, root / name) for name in ARCHITECTURES}
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A made task of one collection."""
+    from made_task import made_task
+
+    return made_task(tmp_path_factory.mktemp("tasks") / "one")
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A made task of two collections."""
+    from made_task import made_task
+
+    return made_task(tmp_path_factory.mktemp("tasks") / "two", two=True)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, task: Path, tiny_encoder: Path) -> dict[str, Path]:
+    """A campaign that nobody disturbed, for each learner."""
+    from made_task import LEARNERS, begin
+    from pairsieve.campaign import Step
+
+    folder = tmp_path_factory.mktemp("finished")
+    for learner in LEARNERS:
+        assert begin(folder / learner, task, tiny_encoder, learner=learner).run() == Step("finished", 3)
+    return {learner: folder / learner for learner in LEARNERS}

@@ -21,6 +21,7 @@ from pairsieve.tasks.task import one_collection, two_collections
 
 SIZES = {"train": 120, "dev": 60, "test": 60}
 NOTHING: Ids = np.empty(0, np.int64)
+LEARNERS = ("projection", "full")
 
 
 def made_task(
