@@ -26,7 +26,7 @@ from pairsieve.measure.next_batch import (
     depth_of,
     foretell,
     kinds,
-    logit_rate,
+    logistic_line,
     next_positives,
     sigmoid,
     taught,
@@ -201,26 +201,9 @@ def _calibration(u: Floats, labels: Mask) -> tuple[Floats, Floats]:
     """Mode (slope, shift) and covariance of a logistic line through labels (n,) at `u` (n,)."""
     prior = np.array([SLOPE, SHIFT])
     precision = np.diag([SLOPE_SPREAD**-2.0, SHIFT_SPREAD**-2.0])
-    share = min(1.0, CORRECTED_BY / len(labels))
+    weights = np.full(len(labels), min(1.0, CORRECTED_BY / len(labels)))
     design = np.column_stack([u, np.ones(len(u))])
-
-    def cost(at: Floats) -> float:
-        raw, away = design @ at, at - prior
-        return float(share * np.sum(np.logaddexp(0.0, raw) - labels * raw) + away @ precision @ away / 2.0)
-
-    line: Floats = np.array([SLOPE, logit_rate(float(labels.sum()), len(labels)) - SLOPE * float(u.mean())])
-    curvature: Floats = precision
-    for _ in range(100):
-        p = sigmoid(design @ line)
-        gradient = share * design.T @ (p - labels) + precision @ (line - prior)
-        curvature = share * (design * (p * (1.0 - p))[:, None]).T @ design + precision
-        step = np.linalg.solve(curvature, gradient)
-        size = 1.0
-        while size > 1e-6 and cost(line - size * step) > cost(line):
-            size /= 2.0
-        line = line - size * step
-        if float(np.abs(step).max()) < 1e-8:
-            break
+    line, curvature = logistic_line(design, labels, weights, prior, precision)
     return line, np.linalg.inv(curvature).astype(np.float64)
 
 

@@ -259,3 +259,30 @@ def logit_rate(positives: float, labels: int) -> float:
 def sigmoid(logits: Floats) -> Floats:
     result: Floats = 0.5 * (1.0 + np.tanh(0.5 * logits))
     return result
+
+
+def logistic_line(
+    design: Floats, labels: NDArray[np.bool_], weights: Floats, prior: Floats, precision: Floats
+) -> tuple[Floats, Floats]:
+    """The likeliest coefficients (d,) under a normal prior, and the curvature (d, d) there.
+
+    design (n, d), labels and weights (n,). Newton's method; a step that would lose is halved.
+    """
+    line, curvature = prior, precision
+
+    def cost(at: Floats) -> float:
+        raw, away = design @ at, at - prior
+        return float(weights @ (np.logaddexp(0.0, raw) - labels * raw) + away @ precision @ away / 2.0)
+
+    for _ in range(100):
+        p = sigmoid(design @ line)
+        gradient = design.T @ (weights * (p - labels)) + precision @ (line - prior)
+        curvature = (design * (weights * p * (1.0 - p))[:, None]).T @ design + precision
+        step = np.linalg.solve(curvature, gradient)
+        size = 1.0
+        while size > 1e-6 and cost(line - size * step) > cost(line):
+            size /= 2.0
+        line = line - size * step
+        if float(np.abs(step).max()) < 1e-8:
+            break
+    return line, curvature

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.measure.next_batch import Floats, sigmoid
+from pairsieve.measure.next_batch import Floats, logistic_line, sigmoid
 from pairsieve.pairs import Mask
 
 Looks = NDArray[np.floating]
@@ -57,21 +57,5 @@ def _line(columns: Floats, labels: Mask, weights: Floats) -> Floats:
     """Slopes and, last, the shift of a logistic line: columns (n, d), labels (n,), weights (n,)."""
     design = np.column_stack([columns, np.ones(len(columns))])
     precision = np.diag([*np.full(columns.shape[1], RIDGE), LEVEL])
-    at: Floats = np.zeros(design.shape[1])
-
-    def cost(line: Floats) -> float:
-        raw = design @ line
-        return float(weights @ (np.logaddexp(0.0, raw) - labels * raw) + line @ precision @ line / 2.0)
-
-    for _ in range(50):
-        p = sigmoid(design @ at)
-        gradient = design.T @ (weights * (p - labels)) + precision @ at
-        curvature = (design * (weights * p * (1.0 - p))[:, None]).T @ design + precision
-        step = np.linalg.solve(curvature, gradient)
-        size = 1.0
-        while size > 1e-6 and cost(at - size * step) > cost(at):
-            size /= 2.0
-        at = at - size * step
-        if float(np.abs(step).max()) < 1e-6:
-            break
-    return at
+    line, _ = logistic_line(design, labels, weights, np.zeros(design.shape[1]), precision)
+    return line
