@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 import struct
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -395,3 +395,14 @@ def test_a_fine_tuned_encoder_over_labels_only(
     for one, other in ((whole.matches, few.matches), (whole.others, few.others)):
         assert np.abs(np.cumsum(one) - np.cumsum(other)).max() <= 1  # a score may round across an edge
     assert {p.left_key for p in few.false_positives} == {p.left_key for p in whole.false_positives}
+
+
+def test_an_audited_figure_without_doubt_is_called_exact(written: tuple[Facts, Path]) -> None:
+    """Precision is known where every pair above the line is labelled: an interval of no width is none."""
+    from pairsieve.report.page import _tiles
+
+    sure, unsure = {"value": 0.9173, "low": 0.9173, "high": 0.9173}, {"value": 0.5, "low": 0.25, "high": 0.75}
+    audit = {"labels": 300, "precision": sure, "recall": unsure, "average_precision": unsure}
+    shown = _tiles(replace(written[0], measured=None, audits=[audit]))
+    assert "0.9173<small>exact: every such pair is labelled</small>" in shown
+    assert shown.count("0.2500 to 0.7500, by 300 audit labels") == 2

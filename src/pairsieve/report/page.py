@@ -131,6 +131,8 @@ def _tiles(facts: Facts) -> str:
         ):
             held = last[name]
             told = f"{digits(held['low'])} to {digits(held['high'])}, by {last['labels']:,} audit labels"
+            if held["low"] == held["high"]:  # of precision, where everything above the line was asked
+                told = "exact: every such pair is labelled"
             tiles.append((words, digits(held["value"]), told))
     rows = "".join(
         f"<div><dt>{name}</dt><dd>{value}<small>{more}</small></dd></div>" for name, value, more in tiles
