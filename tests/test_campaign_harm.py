@@ -176,6 +176,7 @@ from pairsieve.scan import open_scan
 rows = encoder_named(sys.argv[1], device="cpu").embed(["one", "two", "three"])
 pairsieve.measure.figures.exact_figures(open_scan(AllPairs(3), rows), np.array([1]), np.array([2]))
 pairsieve.search.ExactSearch(open_scan(AllPairs(3), rows)).closest(0.5, 1, np.array([1]))
+open_scan(AllPairs(3), rows).neighbours(1)
 for line in sys.stdin:
     order = json.loads(line)
     began = time.monotonic()
