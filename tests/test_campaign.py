@@ -82,7 +82,7 @@ def test_every_strategy_buys_exactly_its_budget(
 def test_static_retrieval_takes_the_nearest_by_the_frozen_encoder(
     task: Path, tiny_encoder: Path, tmp_path: Path
 ) -> None:
-    campaign = begin(tmp_path / "c", task, tiny_encoder, strategy="static", crowding=0.0)
+    campaign = begin(tmp_path / "c", task, tiny_encoder, strategy="static", crowding=0.0, leaning=0.0)
     campaign.run()
     rows = campaign.learner.encoder.embed(campaign.split.left.texts)
     left, right = np.triu_indices(len(rows), 1)
@@ -308,7 +308,7 @@ def test_the_exported_model_gives_the_campaigns_cosines(
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_the_head_of_a_round_is_fitted_to_scores_that_count_rivals(
+def test_the_head_of_a_round_is_fitted_to_scores_that_count_neighbours(
     learner: str, finished: dict[str, Path]
 ) -> None:
     from pairsieve.models.head import fit_head
@@ -317,12 +317,21 @@ def test_the_head_of_a_round_is_fitted_to_scores_that_count_rivals(
     last = campaign.latest()
     matcher, part = campaign.matcher(last), campaign.split
     plain, _ = campaign.plain_embeddings(matcher, part, last)
-    cosines = plain.astype(float) @ plain.T.astype(float)
-    np.fill_diagonal(cosines, -1)
+
+    def cosines_of(rows: np.ndarray) -> np.ndarray:
+        found = rows @ rows.T
+        np.fill_diagonal(found, -1)
+        return found
+
+    nearest = cosines_of(plain.astype(float))
+    twin, near = nearest.argmax(axis=1), nearest.max(axis=1)
+    alone = np.quantile(near, 0.1)
+    leaned = plain + np.clip((near - alone) / (1 - alone), 0, 1)[:, None] * plain[twin]
+    cosines = cosines_of(leaned / np.linalg.norm(leaned, axis=1, keepdims=True))
     nearest = cosines.max(axis=1)
     ids, labels = campaign.ledger.labels(through=last)
     left, right = pair_rows(ids)
-    scores = cosines[left, right] / (nearest[left] * nearest[right]) ** 0.3
+    scores = cosines[left, right] / (nearest[left] * nearest[right]) ** 0.25
     assert fit_head(scores, labels) == pytest.approx((matcher.weight, matcher.bias), rel=1e-2)
     recorded = campaign.figures()[last]["head"]
     assert recorded == {"weight": matcher.weight, "bias": matcher.bias}
@@ -330,13 +339,13 @@ def test_the_head_of_a_round_is_fitted_to_scores_that_count_rivals(
     assert campaign.scan(part.space, rows, None).scores(ids) == pytest.approx(scores, abs=1e-5)
 
 
-def test_the_papers_recipe_and_crowding_0_score_by_plain_cosines(
+def test_the_papers_recipe_and_no_neighbours_score_by_plain_cosines(
     task: Path, tiny_encoder: Path, tmp_path: Path
 ) -> None:
-    for name, told in (("paper", {"recipe": "paper"}), ("none", {"crowding": 0.0})):
+    for name, told in (("paper", {"recipe": "paper"}), ("none", {"crowding": 0.0, "leaning": 0.0})):
         campaign = begin(tmp_path / name, task, tiny_encoder, rounds=1, **told)
         campaign.run()
-        assert campaign.crowding == 0
+        assert campaign.scored_by == {}
         assert campaign.matcher(1).fingerprint == campaign.plain_matcher(1).fingerprint
         rows, _ = campaign.embeddings(campaign.matcher(1), campaign.split, 1)
         assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)

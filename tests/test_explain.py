@@ -61,8 +61,9 @@ def test_a_word_carries_what_the_score_loses_without_it(sides: str, request: pyt
     assert float(left @ right) == pytest.approx(told.cosine, abs=1e-4)
     assert told.crowd is not None
     one, other = campaign.strengths
-    assert one + other == pytest.approx(0.6)
-    by_hand = told.cosine / (told.crowd[0] ** one * told.crowd[1] ** other)
+    assert one + other == pytest.approx(0.5)
+    assert told.leaned is not None
+    by_hand = told.leaned / (told.crowd[0] ** one * told.crowd[1] ** other)
     assert told.score == pytest.approx(by_hand, abs=1e-4)
     assert [word.text for word in told.left_words] == told.left_text.split()
     assert [word.text for word in told.right_words] == told.right_text.split()

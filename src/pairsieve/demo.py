@@ -20,6 +20,7 @@ from pairsieve.made import MadeQuestions, made_questions
 from pairsieve.pairs import AllPairs, Ids, ScoredPairs, pair_rows
 from pairsieve.report.plots import learning_curves
 from pairsieve.search.crowding import crowds, lengths
+from pairsieve.search.leaning import leans, nearest
 from pairsieve.settings import Schedule, write_atomically
 from pairsieve.tasks import Collection, Split, Task, load_task, save_task
 
@@ -142,6 +143,8 @@ def _matches(campaign: Campaign, train: Split, test: Split) -> ScoredPairs:
     matcher = campaign.matcher(number)
     rows = np.concatenate([campaign.plain_embeddings(matcher, part, number)[0] for part in (train, test)])
     space = AllPairs(len(rows))
+    (leant,) = leans(space, nearest(campaign.plain_scan, space, rows, None), campaign.leaning)
+    rows = leant.all_mixed(rows, rows)
     near, _ = crowds(campaign.plain_scan, space, rows, None)
     scan = campaign.scan(space, rows * lengths(near, campaign.crowding)[:, None], None)
     pieces: list[tuple[Ids, Any]] = []

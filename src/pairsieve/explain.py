@@ -96,6 +96,7 @@ class Explanation:
     right_text: str
     score: float
     cosine: float
+    leaned: float | None  # their cosine when each leans on its nearest; None where none does
     crowd: tuple[float, float] | None  # of each text (search/crowding.py); None where only cosines count
     logit: float
     probability: float
@@ -147,6 +148,7 @@ def explain(
     if campaign.crowding:
         mine, yours = campaign.crowds(matcher, part, number)
         crowd = float(mine[a]), float(yours[b])
+    near, far = campaign.leaned(matcher, part, number)
     return Explanation(
         split=part.name,
         asked_split=campaign.settings.split,
@@ -157,6 +159,7 @@ def explain(
         right_text=texts[1],
         score=score,
         cosine=float(rows[0] @ rows[1]),
+        leaned=float(near[a] @ (near if far is None else far)[b]) if campaign.leaning else None,
         crowd=crowd,
         logit=float(logit),
         probability=float(0.5 * (1 + np.tanh(logit / 2))),
@@ -412,8 +415,9 @@ def words_of(told: Explanation, colour: bool = False) -> str:
     ]
     if told.crowd is not None:
         one, other = told.crowd
+        leant = "" if told.leaned is None else f", {told.leaned:.4f} as each leans on its nearest text"
         lines.append(
-            f"Their cosine is {told.cosine:.4f}. The crowd around text 1 is {one:.4f}, around text 2 "
+            f"Their cosine is {told.cosine:.4f}{leant}. The crowd around text 1 is {one:.4f}, around text 2 "
             f"{other:.4f}: the smaller, the more a cosine counts."
         )
     if told.standing is not None:

@@ -150,8 +150,13 @@ class CampaignSettings:
     )
     crowding: float | None = _setting(
         None,
-        "how much a pair counts less where its texts have near rivals; left out: 0.3, the paper's recipe 0",
+        "how much a pair counts less where its texts have near rivals; left out: 0.25, the paper's recipe 0",
         _number(0, 0.5, optional=True),
+    )
+    leaning: float | None = _setting(
+        None,
+        "how much a text leans on its nearest; left out: 1, the paper's recipe 0",
+        _number(0, 2, optional=True),
     )
     learning_rate: float | None = _setting(
         None, "step size of training; left out: the encoder's own", _number(1e-9, 10, optional=True)

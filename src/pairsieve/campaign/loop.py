@@ -251,6 +251,7 @@ class Campaign(Scoring):
             "strategy": told.strategy,
             "seed_set": told.seed_set,
             "crowding": self.crowding,
+            "leaning": self.leaning,
             "search": [told.search, told.neighbours],
             "asked": digest_of(asked),
             "model": self._model_key(number - 1) if number > 1 else self.learner.fingerprint,

@@ -10,7 +10,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from pairsieve.campaign.figures import read_json
 from pairsieve.contracts import MapShards, generator_for
 from pairsieve.errors import InputError, SettingsError
 from pairsieve.ledger import Ledger, open_ledger
-from pairsieve.pairs import Ids, PairSpace, pair_rows
+from pairsieve.pairs import CrossPairs, Ids, PairSpace, pair_rows
 from pairsieve.settings import CAMPAIGN_FILE, load_settings
 from pairsieve.tasks import Collection, Split, Task, load_task
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pairsieve.models import Encoder, FullLearner, ProjectionLearner
     from pairsieve.scan import Scan
     from pairsieve.search import PairSearch
+    from pairsieve.search.leaning import Leans
 
 Rows = NDArray[np.float32]
 
@@ -101,12 +102,29 @@ class Scoring:
             return told.crowding
         return STRENGTH if told.recipe == "best" else 0.0
 
+    @property
+    def leaning(self) -> float:
+        """How much a text leans on its nearest; 0: not at all."""
+        from pairsieve.search.leaning import STRENGTH
+
+        told = self.settings
+        if told.leaning is not None:
+            return told.leaning
+        return STRENGTH if told.recipe == "best" else 0.0
+
+    @property
+    def scored_by(self) -> dict[str, Any]:
+        """What besides the model decides the score of a pair; empty where it is the plain cosine."""
+        if not self.crowding and not self.leaning:
+            return {}
+        return {"crowding": self.crowding, "leaning": self.leaning, "search": self._listed}
+
     def matcher(self, number: int) -> Trained:
-        """The matcher of a round, its head over the scores that `embeddings` give, rivals counted."""
+        """The matcher of a round, its head over the scores that `embeddings` give, neighbours counted."""
         plain = self.plain_matcher(number)
-        if not self.crowding or number == 0:
+        if not self.scored_by or number == 0:
             return plain
-        key = {"model": self._model_key(number), "crowding": self.crowding, "search": self._listed}
+        key = {"model": self._model_key(number), **self.scored_by}
         place = self.store.get("head", key, lambda p: self._fit_head(p, plain, number))
         told = read_json(place / "head.json")
         return dataclasses.replace(plain, weight=float(told["weight"]), bias=float(told["bias"]))
@@ -168,7 +186,7 @@ class Scoring:
 
     def embeddings(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows | None]:
         """Rows of both sides of a split (right None for one collection), longer where no rival is near."""
-        left, right = self.plain_embeddings(matcher, part, number)
+        left, right = self.leaned(matcher, part, number)
         if not self.crowding:
             return left, right
         mine, yours = self.lengths(matcher, part, number)
@@ -190,27 +208,73 @@ class Scoring:
         return shared(self.split.space, self.crowding)
 
     def crowds(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows]:
-        """The crowd of each left and of each right text of a split, by plain cosines."""
+        """The crowd of each left and of each right text of a split, by the cosines of leaned rows."""
         from pairsieve.search.crowding import crowds, crowds_listed
 
-        asked = part is self.split
-
-        def build(place: Path) -> None:
-            left, right = self.plain_embeddings(matcher, part, number)
-            with self._timed("select" if asked else "measure"):
-                if asked and self._listed:
+        def build() -> dict[str, Any]:
+            left, right = self.leaned(matcher, part, number)
+            with self._timed("select" if part is self.split else "measure"):
+                if part is self.split and self._listed:
                     near = crowds_listed(part.space, *self._index(matcher, number))
                 else:
                     near = crowds(self.plain_scan, part.space, left, right)
-            for name, values in zip(("left", "right"), near):
+            return dict(zip(("left", "right"), near))
+
+        held = self._near("crowds", matcher, part, number, build)
+        return held["left"], held["right"]
+
+    def leaned(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows | None]:
+        """Unit rows of both sides of a split, each leaning on its nearest."""
+        left, right = self.plain_embeddings(matcher, part, number)
+        if not self.leaning:
+            return left, right
+        mine, *yours = self.leans(matcher, part, number)
+        if right is None:
+            return mine.all_mixed(left, left), None
+        return mine.all_mixed(left, right), yours[0].all_mixed(right, left)
+
+    def leans(self, matcher: Trained, part: Split, number: int) -> tuple[Leans, ...]:
+        """On which text each text of a side leans, and how much; one side in one collection."""
+        from pairsieve.search.leaning import leans, nearest
+
+        def build() -> dict[str, Any]:
+            left, right = self.plain_embeddings(matcher, part, number)
+            with self._timed("select" if part is self.split else "measure"):
+                if part is self.split and self._listed:
+                    ways = [(part.space, left, right)]
+                    if right is not None:
+                        ways.append((CrossPairs(*reversed(part.space.shape)), right, left))
+                    near = [self._indexed(*way, 1) for way in ways]
+                else:
+                    near = nearest(self.plain_scan, part.space, left, right)
+            made: dict[str, Any] = {}
+            for side, (columns, cosines) in enumerate(near):
+                made |= {f"on-{side}": columns.reshape(-1), f"cosine-{side}": cosines.reshape(-1)}
+            return made
+
+        held = self._near("nearest", matcher, part, number, build)
+        sides = range(1 if part.space.symmetric else 2)
+        near = [(held[f"on-{side}"], held[f"cosine-{side}"]) for side in sides]
+        return leans(part.space, near, self.leaning)
+
+    def _near(
+        self, kind: str, matcher: Trained, part: Split, number: int, build: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Arrays that the neighbours of a split's texts make, by name, kept as an artifact."""
+
+        def write(place: Path) -> None:
+            for name, values in build().items():
                 save_array(place / f"{name}.npy", values)
 
         sides = [self._rows_key(matcher, part.left, "left", number)[1]]
         if not part.space.symmetric:
             sides.append(self._rows_key(matcher, part.right, "right", number)[1])
-        key = {"rows": sides, "search": self._listed if asked else "", **_map_of(matcher)}
-        place = (self.store if number else self.shared).get("crowds", key, build)
-        return load_array(place / "left.npy"), load_array(place / "right.npy")
+        listed = self._listed if part is self.split else ""
+        key: dict[str, Any] = {"rows": sides, "search": listed, **_map_of(matcher)}
+        if kind == "crowds" and self.leaning:
+            key["leaning"] = self.leaning
+        place = (self.store if number else self.shared).get(kind, key, write)
+        return {file.stem: load_array(file) for file in sorted(place.glob("*.npy"))}
 
     @property
     def _listed(self) -> str:
@@ -220,18 +284,23 @@ class Scoring:
 
     def _index(self, matcher: Trained, number: int) -> tuple[NDArray[np.int64], Rows]:
         """Each text's neighbours in the asked split by the index of the settings, and their cosines."""
+        key = self._model_key(number) if number else "0"
+        if self._last_index is None or self._last_index[0] != key:
+            rows = self.leaned(matcher, self.split, number)
+            self._last_index = key, self._indexed(self.split.space, *rows, self.settings.neighbours)
+        return self._last_index[1]
+
+    def _indexed(
+        self, space: PairSpace, left: Rows, right: Rows | None, count: int
+    ) -> tuple[NDArray[np.int64], Rows]:
+        """Up to `count` neighbours of each row by the index of the settings, and their cosines."""
         from pairsieve.cluster import index_by_shards
         from pairsieve.scan import unit_rows
 
-        key = self._model_key(number) if number else "0"
-        if self._last_index is None or self._last_index[0] != key:
-            told, space = self.settings, self.split.space
-            left, right = self.plain_embeddings(matcher, self.split, number)
-            mine = unit_rows(left)
-            yours = mine if right is None else unit_rows(right)
-            count = min(told.neighbours, space.shape[1] - space.symmetric)
-            self._last_index = key, index_by_shards(self.shards, space, mine, yours, count, told.search)
-        return self._last_index[1]
+        mine = unit_rows(left)
+        yours = mine if right is None else unit_rows(right)
+        count = min(count, space.shape[1] - space.symmetric)
+        return index_by_shards(self.shards, space, mine, yours, count, self.settings.search)
 
     def plain_embeddings(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows | None]:
         """Unit rows of both sides of a split (right None for one collection)."""
@@ -311,9 +380,9 @@ class Scoring:
                 return ExactSearch(scan), matcher
             return NeighbourSearch.exact(scan, told.neighbours), matcher
         columns, scores = self._index(matcher, number)
-        plain = self.plain_scan(space, *self.plain_embeddings(matcher, self.split, number))
+        exact = self.plain_scan(space, *self.leaned(matcher, self.split, number))
         recall = neighbour_recall(
-            plain, columns, generator_for(told.seed, number, "recall"), told.recall_rows
+            exact, columns, generator_for(told.seed, number, "recall"), told.recall_rows
         )
         if self.crowding:
             mine, yours = self.lengths(matcher, self.split, number)

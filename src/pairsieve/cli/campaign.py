@@ -34,7 +34,10 @@ def init(
     learner: str = typer.Option("auto", "--learner", help="auto, full or projection."),
     recipe: str = typer.Option("best", "--recipe", help="How to train and score: best, or the paper's own."),
     crowding: float | None = typer.Option(
-        None, "--crowding", help="How much near rivals count against a pair, 0 to 0.5. [0.3; paper: 0]"
+        None, "--crowding", help="How much near rivals count against a pair, 0 to 0.5. [0.25; paper: 0]"
+    ),
+    leaning: float | None = typer.Option(
+        None, "--leaning", help="How much a text leans on its nearest, 0 to 2. [1; paper: 0]"
     ),
     first_batch: int = typer.Option(2048, "--first-batch", help="Labels bought in round 1."),
     growth: float = typer.Option(1.5, "--growth", help="Each round buys this many times the last."),
@@ -94,6 +97,7 @@ def init(
         learner=learner,
         recipe=recipe,
         crowding=crowding,
+        leaning=leaning,
         schedule=equal_rounds(labels, 10 if rounds is None else rounds)
         if labels is not None
         else Schedule(first_batch=first_batch, growth=growth, rounds=4 if rounds is None else rounds),

@@ -42,6 +42,7 @@ class Options(TypedDict, total=False):
     learner: str
     recipe: str
     crowding: float | None
+    leaning: float | None
     learning_rate: float | None
     search: str
     neighbours: int

@@ -105,35 +105,46 @@ def held_out_first(campaign: Campaign, number: int) -> Bought:
         "labels": labels_digest(ids, labels),
         "folds": folds,
         "seed": seed,
-        "crowding": campaign.crowding,
+        **campaign.scored_by,
     }
 
     def build(place: Path) -> None:
         left, right = pair_rows(ids)
         fold = fold_of(left, seed, folds)
         logits = np.zeros(len(ids))
-        if campaign.crowding:
-            lengths = campaign.lengths(campaign.plain_matcher(number), part, number)
+        own = campaign.plain_matcher(number)  # whose neighbours count; the heads are fitted to such scores
+        lengths = campaign.lengths(own, part, number) if campaign.crowding else None
+        leans = campaign.leans(own, part, number) if campaign.leaning else None
+        texts: Any = (part.left.texts, part.right.texts)
+        if linear := isinstance(learner, ProjectionLearner):  # it learns from rows, not from texts
+            mine, yours = campaign.plain_embeddings(learner.pretrained(), part, 0)
+            texts = mine, mine if yours is None else yours
+
+        def rows_of(fitted: Any, places: NDArray[np.int64], side: int) -> Any:
+            name = ("left", "right")[side]
+            if linear:
+                return fitted.project(texts[side][places], name)
+            return fitted.embed([texts[side][row] for row in places.tolist()], name)
+
         for one in range(folds):
             out = fold == one
             if not out.any():
                 continue
             rng = generator_for(seed, number, f"held out {one}")
-            if isinstance(learner, ProjectionLearner):
-                mine, yours = campaign.plain_embeddings(learner.pretrained(), part, 0)
-                yours = mine if yours is None else yours
-                matcher: Any = learner.fit_embedded(mine, yours, ids[~out], labels[~out], rng)
-                rows = matcher.project(mine[left[out]], "left"), matcher.project(yours[right[out]], "right")
-            else:
-                matcher = learner.fit(part.left.texts, part.right.texts, ids[~out], labels[~out], rng)
-                rows = (
-                    matcher.embed([part.left.texts[row] for row in left[out].tolist()], "left"),
-                    matcher.embed([part.right.texts[row] for row in right[out].tolist()], "right"),
-                )
-            cosines = np.einsum("nd,nd->n", *rows)
-            weight, bias = matcher.weight, matcher.bias
-            if campaign.crowding:  # as the round's own model sees rivals; its head is fitted to such scores
+            fit: Any = learner.fit_embedded if isinstance(learner, ProjectionLearner) else learner.fit
+            fitted = fit(*texts, ids[~out], labels[~out], rng)
+            sides = []
+            for side, places in enumerate((left[out], right[out])):
+                rows = rows_of(fitted, places, side)
+                if leans is not None:
+                    leant, there = leans[side % len(leans)].of(places), (side + len(leans) - 1) % 2
+                    rows = leant.mixed(rows, rows_of(fitted, np.maximum(leant.on, 0), there))
+                sides.append(rows)
+            cosines = np.einsum("nd,nd->n", *sides)
+            if lengths is not None:
                 cosines = cosines * lengths[0][left[out]] * lengths[1][right[out]]
+            weight, bias = fitted.weight, fitted.bias
+            if campaign.scored_by:
                 weight, bias = fit_head(cosines, labels[out])
             logits[out] = weight * cosines + bias
         save_array(place / "logits.npy", logits)

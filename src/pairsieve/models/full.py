@@ -42,11 +42,12 @@ RECIPES: dict[str, dict[str, Any]] = {
     "paper": {},
     "best": {
         "batch_size": 64,
+        "steps": 32,
         "normalised": "frozen",
         "head_weight": 3.0,
         "head_bias": 0.0,
         "strangers": 1.0,
-        "keep": 0.4,
+        "keep": 0.3,
         "few": 100.0,
     },
 }

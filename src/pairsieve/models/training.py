@@ -43,6 +43,7 @@ class TrainingSettings:
     weight_decay: float = 0.0
     batch_size: int = 16  # pairs
     epochs: int = 2
+    steps: int = 0  # at least so many: few examples are seen more often
     warmup: float = 0.1  # share of all steps over which the rate rises
     graph: bool = True  # CUDA only: capture the step; ours, changes speed and rounding only
     bf16: bool = True  # CUDA only: the transformer in bfloat16 autocast, head and loss in float32; ours
@@ -120,7 +121,8 @@ def batches(count: int, settings: TrainingSettings, rng: np.random.Generator) ->
     """The rows of every step over all epochs, each epoch in a fresh random order."""
     size = settings.batch_size
     full = count // size * size or count
-    orders = [rng.permutation(count)[:full] for _ in range(settings.epochs)]
+    epochs = max(settings.epochs, -(-settings.steps // max(1, -(-full // size))))
+    orders = [rng.permutation(count)[:full] for _ in range(epochs)]
     return [order[at : at + size] for order in orders for at in range(0, full, size)]
 
 

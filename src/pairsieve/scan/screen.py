@@ -1,10 +1,12 @@
 """Who are a row's nearest, when nearly all pairs are far? Integers say who is not, float32 judges the rest.
 
-Rows are turned (an orthogonal map keeps their products), centred and rounded to int8. The product of the
+Rows are centred, turned (an orthogonal map keeps their products) and rounded to int8. The product of the
 integers takes a quarter of float32's time and differs from the score by no more than a bound that is known
-row by row (`Side`). So most pairs are passed over for good, and what remains, less than two for every true
-neighbour, is scored in float32 as the scan's own products score it, to the bit. Every pair of a symmetric
-space is multiplied once and serves both of its rows.
+row by row (`Side`). Where a few principal components hold nearly all of the rows, only these are multiplied
+for every pair; what the rest can add is bounded too, and multiplied where it could matter. So most pairs are
+passed over for good, and what remains, less than two for every true neighbour, is scored in float32 as the
+scan's own products score it, to the bit. Every pair of a symmetric space is multiplied once and serves both
+of its rows.
 
 Columns are visited in a random order, so that those seen so far are a sample and tell where the bar will
 be in the end. That is a guess, checked for each row when its candidates have been scored: all that was
@@ -34,25 +36,40 @@ if TYPE_CHECKING:
     import torch
 
 TILE = 1024
-PIECE = 4096
-SETTLED = 8192  # rows whose candidates are scored together: the more, the less often a column is fetched
+SAMPLE = 4096  # rows that tell the centre, and the dimensions that matter
+STEP = 64  # the first dimensions are a multiple of this many: whole instructions
+RESIDUE = 0.04  # of a row's squared length that the other dimensions may hold
+REPAID = (
+    1000  # pairs, for each entry of the matrix that turns rows, which repay a search for those dimensions
+)
+SUMMED = 128  # terms of a sum in turning rows: the fewer, the less of its bound does rounding take
+SETTLED_BYTES = 32 << 20  # candidates scored together: the more, the less often a column is fetched
 ALL_ROWS_BYTES = 4 << 30  # candidates of all rows at once, so that a symmetric pair is visited once
 BLOCKS = (0, 192, 256, 384, 512, 128, 320, 336, 240, 448, 768)  # 0: one chain, unbroken
 
 
 @dataclass(frozen=True)
 class Side:
-    """Rows as integers: score(i, j) ≈ scale_i · scale_j · (ints_i · ints_j) + shift_i + shift_j.
+    """Rows as integers: score(i, j) ≈ scale_i · scale_j · (ints_i · ints_j) + the same of the rest + shifts.
 
-    The error is at most slack_i + slack_j. Position p of every array is row `order[p]`.
+    The error is at most slack_i + slack_j; the rest adds no more than beyond_i + beyond_j. Position p of
+    every array is row `order[p]`.
     """
 
     order: NDArray[np.int64]  # (n,)
     rows: NDArray[np.float32]  # (n, d) as given, laid in this order: candidates lie close together
-    ints: torch.Tensor  # (n padded to whole tiles, d) int8
+    ints: torch.Tensor  # (n padded to whole tiles, first dimensions) int8
     scale: NDArray[np.float32]  # (n,)
+    rest: NDArray[np.int8]  # (n, other dimensions)
+    rest_scale: NDArray[np.float32]
+    beyond: NDArray[np.float32]
     shift: NDArray[np.float32]
     slack: NDArray[np.float32]
+    above: NDArray[np.float32]  # shift + slack
+
+    def texts(self, some: Any) -> tuple[NDArray[Any], ...]:
+        """What the kernels need to know of some rows besides the product of their first dimensions."""
+        return self.scale[some], self.above[some], self.rest[some], self.rest_scale[some], self.beyond[some]
 
 
 @dataclass(frozen=True)
@@ -60,7 +77,7 @@ class Candidates:
     """Up to `capacity` columns of each row that may be among its wanted ones, and the bar for more.
 
     A pair's value is an upper bound of its score, less shift and slack of its row. Of the most that integers
-    might err they do about 1/√width, so a value lies above the score by very nearly the slack of its two
+    might err they do about 1/√dimensions, so a value lies above the score by very nearly the slack of its two
     texts: a bar set by that and a little more (`reach`) below the last wanted value will hardly ever prove
     too high. A row with held = -1 had more candidates than it may hold.
     """
@@ -72,9 +89,9 @@ class Candidates:
     reach: NDArray[np.float32]  # (n,) how far below the last wanted value the bar is set
 
     @staticmethod
-    def none(slack: NDArray[np.float32], theirs: float, width: int, capacity: int) -> Candidates:
+    def none(slack: NDArray[np.float32], theirs: float, first: int, capacity: int) -> Candidates:
         """No candidates yet of rows with this slack; that of the columns seldom passes `theirs`."""
-        beyond = 1 + 2 / np.sqrt(width)
+        beyond = 1 + 2 / np.sqrt(first)
         n = len(slack)
         return Candidates(
             np.empty((n, capacity), np.float32),
@@ -164,11 +181,63 @@ def integers_pay(width: int) -> bool:
     return bool((whole[:8].double() == right).all()) and fast < 0.6 * plain
 
 
+def turn_for(left: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """An orthogonal matrix for the rows of both, and how many of its columns make the first dimensions.
+
+    The first dimensions are principal components of a sample, as many as leave `RESIDUE` to the rest. Within
+    the first, and within the rest, rows are turned at random. Where pairs are too few to repay the search, or
+    no dimensions stand out, all are first, and every `SUMMED` of them are turned among themselves.
+    """
+    import torch
+
+    width = left.shape[1]
+    sides = (left,) if right is left else (left, right)
+    if len(left) * len(right) >= REPAID * width**2:
+        spread = torch.zeros(width, width, dtype=torch.float64)
+        for rows in sides:
+            some = _sample(rows)
+            some = some - some.mean(0)
+            spread += (some.T @ some).double() / (len(some) * len(sides))
+        if spread.isfinite().all():
+            variance, vectors = torch.linalg.eigh(spread)
+            residue = variance.cumsum(0).flip(0).tolist()  # [k]: what all but the first k dimensions hold
+            for first in range(STEP, width, STEP):
+                if residue[first] <= RESIDUE:
+                    parts = vectors.flip(1).split([first, width - first], 1)
+                    return torch.hstack([part @ _random_turn(part.shape[1]) for part in parts]).float(), first
+    turn = torch.zeros(width, width)
+    for block in _blocks(width):
+        turn[block, block] = _random_turn(len(range(width)[block])).float()
+    return turn, width
+
+
+def _blocks(width: int) -> list[slice]:
+    """All dimensions, up to `SUMMED` at a time, each taken from all over the row."""
+    blocks = -(-width // SUMMED)
+    return [slice(k, None, blocks) for k in range(blocks)]
+
+
+@cache
+def _random_turn(width: int) -> torch.Tensor:
+    """A random orthogonal matrix (width, width): what it turns lies alike in all dimensions."""
+    import torch
+
+    rng = np.random.default_rng(0)
+    turn: torch.Tensor = torch.linalg.qr(torch.as_tensor(rng.standard_normal((width, width))))[0]
+    return turn
+
+
+def _sample(rows: torch.Tensor) -> torch.Tensor:
+    """Some rows, evenly spread."""
+    return rows[:: max(1, len(rows) // SAMPLE)]
+
+
 def quantised(left: torch.Tensor, right: torch.Tensor, threads: int) -> tuple[Side, Side] | None:
     """Both sides as integers, or None where a row is not finite. One collection: give the same tensor twice.
 
     With x = μ + x', z = ν + z' and y = x'R, w = z'R for an orthogonal R:
     x·z = y·w + ν·x + μ·z - μ·ν, and with ŷ, ŵ the rounded ones |y·w - ŷ·ŵ| ≤ ‖y-ŷ‖‖w‖ + ‖ŷ‖‖w-ŵ‖.
+    The rest of the dimensions adds at most ½‖rest of ŷ‖² + ½‖rest of ŵ‖².
     The right side is in a random order; so is the left one where they are the same.
     """
     import torch
@@ -176,48 +245,63 @@ def quantised(left: torch.Tensor, right: torch.Tensor, threads: int) -> tuple[Si
     width = left.shape[1]
     same = right is left
     rng = np.random.default_rng(0)
-    signs = rng.choice(np.array([-1, 1], np.float32), width)
-    block = width & -width  # the largest power of two that divides it: 128 of 384, 256 of 768
+    with single_thread():  # a factorisation may wait for its helpers far longer than it works
+        turn, first = turn_for(left, right)
     # Any centre will do: the mean of a sample is near enough to the mean of all.
-    mean, theirs = (rows[:: max(1, len(rows) // PIECE)].mean(0).numpy() for rows in (left, right))
-    common = np.float32(0.5 * (mean.astype(np.float64) @ theirs.astype(np.float64)))
+    mean, theirs = _sample(left).mean(0), _sample(right).mean(0)
+    common = np.float32(0.5 * float(mean.double() @ theirs.double()))
     unit = 2.0**-24  # float32's relative rounding
-    turning = 2 * (block.bit_length() + 4) * unit  # the most that float32 moves a unit row in turning it
+    # The most that float32 moves a unit row in turning it: √width sums of SUMMED terms, and sums of those.
+    turning = np.sqrt(width) * (SUMMED + width / SUMMED + 4) * unit
 
-    def side(rows: torch.Tensor, shuffled: bool, mine: Any, other: Any) -> tuple[Any, ...]:
+    def side(rows: torch.Tensor, shuffled: bool, mine: torch.Tensor, other: torch.Tensor) -> tuple[Any, ...]:
         n = len(rows)
-        ints = torch.zeros(-(-n // TILE) * TILE, width, dtype=torch.int8)
-        whole, texts = ints.numpy(), rows.numpy()
+        ints = torch.zeros(-(-n // TILE) * TILE, first, dtype=torch.int8)
+        rest = np.empty((n, width - first), np.int8)
         order = rng.permutation(n) if shuffled else np.arange(n)
-        laid = np.empty_like(texts) if shuffled else texts
-        arrays = [np.empty(n, np.float32) for _ in range(5)]
+        laid = torch.empty_like(rows) if shuffled else rows
+        arrays = [np.empty(n, np.float32) for _ in range(6)]
+        shift = torch.empty(n)
 
-        def piece(first: int) -> None:
-            part = slice(first, min(first + PIECE, n))
-            if shuffled:
-                np.take(texts, order[part], 0, out=laid[part])
-            written = [array[part] for array in (whole, *arrays)]
-            screen_kernels.round_rows(laid[part], mine, other, signs, block, *written)
+        def piece(start: int) -> None:
+            part = slice(start, min(start + TILE, n))
+            with single_thread():
+                if shuffled:
+                    torch.index_select(rows, 0, torch.as_tensor(order[part]), out=laid[part])
+                torch.mv(laid[part], other, out=shift[part])
+                centred = laid[part] - mine
+                turned = torch.zeros_like(centred)
+                if first == width:  # the turn is zero beside its blocks
+                    for block in _blocks(width):
+                        turned[:, block] = centred[:, block] @ turn[block, block]
+                else:
+                    for k in range(0, width, SUMMED):
+                        turned.addmm_(centred[:, k : k + SUMMED], turn[k : k + SUMMED])
+            written = [array[part] for array in (ints.numpy(), rest, *arrays)]
+            screen_kernels.round_rows(turned.numpy(), *written)
 
-        in_threads(threads, range(0, n, PIECE), piece)
-        scale, shift, lost, length, rounded = arrays
-        return lost, length, rounded, order, laid, ints, scale, shift - common
+        in_threads(threads, range(0, n, TILE), piece)
+        scale, rest_scale, beyond, *lengths = arrays
+        told = {"order": order, "rows": laid.numpy(), "ints": ints, "scale": scale, "rest": rest}
+        told |= {"rest_scale": rest_scale, "beyond": beyond, "shift": shift.numpy() - common}
+        return told, *lengths
 
     mine = side(left, same, mean, theirs)
     yours = mine if same else side(right, True, theirs, mean)
-    if not (np.isfinite(mine[1]).all() and np.isfinite(yours[1]).all()):
+    if not (np.isfinite(mine[2]).all() and np.isfinite(yours[2]).all()):
         return None
     # Rounding of the float32 score itself, of the shifts, of a few operations, and of cosines near one.
-    rest = 1.6 * (width + 64) * unit + 3e-6
+    other_rounding = 1.6 * (width + 64) * unit + 3e-6
 
     def finished(mine: tuple[Any, ...], other: tuple[Any, ...]) -> Side:
-        lost, length, _, order, laid, ints, scale, shift = mine
-        largest = 1.0001 * float(max(other[1].max(), other[2].max())) + turning
-        slack = (1.0001 * lost + turning * np.maximum(length, 1)) * largest + rest
-        return Side(order, laid, ints, scale, shift, slack.astype(np.float32))
+        told, lost, length, _ = mine
+        largest = 1.0001 * float(max(other[2].max(), other[3].max())) + turning
+        slack = (1.0001 * lost + turning * np.maximum(length, 1)) * largest + other_rounding
+        slack = slack.astype(np.float32)
+        return Side(**told, slack=slack, above=told["shift"] + slack)
 
-    first = finished(mine, yours)
-    return first, first if same else finished(yours, mine)
+    one = finished(mine, yours)
+    return one, one if same else finished(yours, mine)
 
 
 def nearest(
@@ -244,26 +328,25 @@ def nearest(
     wide = len(right)
     capacity = capacity_for(wanted)
     theirs = float(yours.slack.mean() + yours.slack.std())
-    offset = yours.shift + yours.slack
-    ceiling = mine.shift + mine.slack
     lost = np.zeros(len(columns), bool)
     local = threading.local()
+    together = max(TILE, min(SETTLED_BYTES // (8 * capacity), -(-len(columns) // (4 * threads))))
+    first_rank = rank_for(wanted, min(TILE, wide), wide)
 
-    def product(band: torch.Tensor, c0: int) -> NDArray[np.int32]:
+    def note(band: torch.Tensor, texts: Any, own: Any, c0: int, into: Any, bars: Any) -> tuple[Any, ...]:
+        """The pairs of a band of rows and one of columns that may matter, until the thread's next."""
         import torch
 
         if not hasattr(local, "tile"):
             local.tile = torch.empty(TILE, TILE, dtype=torch.int32)
+            local.noted = np.empty(TILE * TILE, np.int32), np.empty(TILE * TILE, np.float32)
         with single_thread():
-            torch._int_mm(band, yours.ints[c0 : c0 + TILE].T, out=local.tile)
-        tile: NDArray[np.int32] = local.tile.numpy()
-        return tile
-
-    def across(tile: NDArray[np.int32], rows: NDArray[np.int64], c0: int, rank: int, into: Any) -> None:
-        own = rows if symmetric else np.full(len(rows), -1)
-        end = min(c0 + TILE, wide)
-        scale = mine.scale[rows], yours.scale[c0:end]
-        screen_kernels.screen_across(tile, len(rows), end - c0, c0, own, *scale, offset[c0:end], rank, into)
+            torch._int_mm(band, yours.ints[c0 : c0 + TILE].T, out=local.tile[: len(band)])
+        tile, theirs = local.tile.numpy(), yours.texts(slice(c0, min(c0 + TILE, wide)))
+        n = screen_kernels.note(
+            tile, own - c0, texts, theirs, into[3], bars, into[4], first_rank, *local.noted
+        )
+        return tuple(array[:n] for array in local.noted)
 
     def settle(rows: NDArray[np.int64], places: NDArray[np.int64], into: Any) -> None:
         screen_kernels.settle(
@@ -271,7 +354,7 @@ def nearest(
             yours.rows,
             rows,
             yours.order,
-            ceiling[rows],
+            mine.above[rows],
             wanted,
             block,
             into,
@@ -282,40 +365,45 @@ def nearest(
         )
 
     if picked is None and symmetric and 8 * capacity * wide <= ALL_ROWS_BYTES:
-        held = Candidates.none(mine.slack, theirs, left.shape[1], capacity)
-        _each_pair_once(mine, offset, wanted, held, product, across, threads=threads, words=words)
-
-        many = min(SETTLED, max(TILE, -(-wide // (4 * threads))))
+        held = Candidates.none(mine.slack, theirs, mine.ints.shape[1], capacity)
+        _each_pair_once(mine, wanted, held, note, threads=threads, words=words)
 
         def finish(first: int) -> None:
-            rows = np.arange(first, min(first + many, wide))
-            settle(rows, mine.order[rows], held.arrays(first, first + many))
+            rows = np.arange(first, min(first + together, wide))
+            settle(rows, mine.order[rows], held.arrays(first, first + together))
 
-        in_threads(threads, range(0, wide, many), finish)
+        in_threads(threads, range(0, wide, together), finish)
         return np.flatnonzero(lost)
 
     at = np.arange(len(left))
     if symmetric:
         at[mine.order] = np.arange(len(left))
-    starts = range(0, len(columns), TILE)
-    progress = bar(len(starts), words, "tile")
+    starts = range(0, len(columns), together)
+    progress = bar(len(columns), words, "row")
 
-    def band(first: int) -> None:
-        places = np.arange(first, min(first + TILE, len(columns)))
+    def bands(first: int) -> None:
+        places = np.arange(first, min(first + together, len(columns)))
         rows = at[places if picked is None else picked[places]]
-        ints = mine.ints.new_zeros(TILE, mine.ints.shape[1])
-        ints[: len(rows)] = mine.ints[rows]
-        into = Candidates.none(mine.slack[rows], theirs, left.shape[1], capacity).arrays()
-        for c0 in range(0, wide, TILE):
-            rank = rank_for(wanted, min(c0 + TILE, wide), wide)
-            across(product(ints, c0), rows, c0, rank, into)
-            if _doubled(c0 // TILE + 1):
-                screen_kernels.raise_bars(rank, into)
-        settle(rows, places, into)
-        progress.update(1)
+        held = Candidates.none(mine.slack[rows], theirs, mine.ints.shape[1], capacity)
+        for r0 in range(0, len(rows), TILE):
+            some, into = rows[r0 : r0 + TILE], held.arrays(r0, r0 + TILE)
+            ints, texts, own = (
+                mine.ints[some],
+                mine.texts(some),
+                some if symmetric else np.full(len(some), -1),
+            )
+            for c0 in range(0, wide, TILE):
+                end = min(c0 + TILE, wide)
+                rank = rank_for(wanted, end, wide)
+                pairs = note(ints, texts, own, c0, into, np.full(end - c0, np.inf, np.float32))
+                screen_kernels.add(*pairs, False, yours.above[c0:end], c0, rank, into)
+                if _doubled(c0 // TILE + 1):
+                    screen_kernels.raise_bars(rank, into)
+            progress.update(len(some))
+        settle(rows, places, held.arrays())
 
     try:
-        in_threads(threads, starts, band)
+        in_threads(threads, starts, bands)
     finally:
         progress.close()
     return np.flatnonzero(lost)
@@ -323,11 +411,9 @@ def nearest(
 
 def _each_pair_once(
     side: Side,
-    offset: NDArray[np.float32],
     wanted: int,
     held: Candidates,
-    product: Callable[[torch.Tensor, int], NDArray[np.int32]],
-    across: Callable[..., None],
+    note: Callable[..., tuple[Any, ...]],
     *,
     threads: int,
     words: str,
@@ -345,37 +431,26 @@ def _each_pair_once(
     visited = np.zeros(len(starts), np.int64)
     progress = bar(1 + len(tiles), words, "tile")
 
-    def seen(band: int) -> int:
-        visited[band] += 1
-        return rank_for(wanted, min(int(visited[band]) * TILE, n), n)
+    def add(pairs: tuple[Any, ...], down: bool, mine: slice, other: slice) -> None:
+        band = mine.start // TILE
+        into = held.arrays(mine.start, mine.stop)
+        with locks[band]:
+            visited[band] += 1
+            rank = rank_for(wanted, min(int(visited[band]) * TILE, n), n)
+            screen_kernels.add(*pairs, down, side.above[other], other.start, rank, into)
+            if _doubled(visited[band]):
+                screen_kernels.raise_bars(rank, into)
 
     def visit(corner: tuple[int, int]) -> None:
         r0, c0 = corner
-        r1, c1 = min(r0 + TILE, n), min(c0 + TILE, n)
-        tile = product(side.ints[r0 : r0 + TILE], c0)
-        with locks[r0 // TILE]:
-            rank = seen(r0 // TILE)
-            into = held.arrays(r0, r1)
-            across(tile, np.arange(r0, r1), c0, rank, into)
-            if _doubled(visited[r0 // TILE]):
-                screen_kernels.raise_bars(rank, into)
+        rows, columns = (slice(at, min(at + TILE, n)) for at in corner)
+        # A bar may rise in the meantime: what it passes over is noted in vain, and not added.
+        bars = held.bar[columns] if r0 != c0 else np.full(columns.stop - c0, np.inf, np.float32)
+        own, into = np.arange(rows.start, rows.stop), held.arrays(rows.start, rows.stop)
+        pairs = note(side.ints[r0 : r0 + TILE], side.texts(rows), own, c0, into, bars)
+        add(pairs, False, rows, columns)
         if r0 != c0:
-            with locks[c0 // TILE]:
-                rank = seen(c0 // TILE)
-                into = held.arrays(c0, c1)
-                screen_kernels.screen_down(
-                    tile,
-                    r1 - r0,
-                    c1 - c0,
-                    r0,
-                    side.scale[r0:r1],
-                    offset[r0:r1],
-                    side.scale[c0:c1],
-                    rank,
-                    into,
-                )
-                if _doubled(visited[c0 // TILE]):
-                    screen_kernels.raise_bars(rank, into)
+            add(pairs, True, columns, rows)
         progress.update(1)
 
     try:

@@ -20,39 +20,39 @@ SPAN = 4096  # columns whose embeddings stay in the cache while many rows are sc
 LEAST = np.float32(-8)  # below every value
 WORD = 64  # columns compared at once: one bit each
 COUNTED = 256  # keys up to which counting the smaller ones of each is quicker than sorting
+TOGETHER = 16  # candidates of one row that take no longer to score than one of them
 AHEAD = 12  # rows whose candidates are fetched from far away in memory before their turn
 NJIT = {"nogil": True, "cache": True}
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
-def _reaching(typing: Any, row: Any, at: Any, mine: Any, scale: Any, offset: Any, limit: Any) -> Any:
-    """Which of `WORD` columns from `at` on have row · scale · mine + offset ≥ limit: one bit each.
+def _reaching(typing: Any, row: Any, at: Any, mine: Any, theirs: Any) -> Any:
+    """Which of `WORD` columns from `at` on may matter to this row, or this row to them: one bit each.
 
-    Offset and limit are arrays along the columns, or one number for all of them. Written for LLVM because
-    numba compiles the plain loop to a byte for each column, which takes three times as long.
+    `mine` is (scale, most, limit) of the row, three numbers, and `theirs` are the same of the columns, three
+    arrays: with v = row · scale_j · scale_i a bit is set where v + most_j ≥ limit_i or v + most_i ≥ limit_j.
+    Written for LLVM because numba compiles the plain loop to a byte for each column, which takes three times
+    as long.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         floats = ir.VectorType(ir.FloatType(), WORD)
-        bits = ir.IntType(WORD)
 
-        def along(number: int) -> Any:
-            kind, value = signature.args[number], arguments[number]
-            if not isinstance(kind, types.Array):
-                return kernels.repeated(builder, value, WORD)
+        def along(kind: Any, value: Any) -> Any:
             array = context.make_array(kind)(context, builder, value)
             vector = ir.VectorType(array.data.type.pointee, WORD)  # of floats, or of the products' integers
             place = builder.gep(array.data, [arguments[1]])
             return builder.load(builder.bitcast(place, vector.as_pointer()), align=4)
 
-        name = f"llvm.fma.v{WORD}f32"
-        kind = ir.FunctionType(floats, [floats] * 3)
-        fused = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-        scaled = builder.fmul(builder.sitofp(along(0), floats), along(3))
-        value = builder.call(fused, [scaled, along(2), along(4)])
-        return builder.bitcast(builder.fcmp_ordered(">=", value, along(5)), bits)
+        products = builder.sitofp(along(signature.args[0], arguments[0]), floats)
+        mine = [kernels.repeated(builder, builder.extract_value(arguments[2], k), WORD) for k in range(3)]
+        theirs = [along(signature.args[3][k], builder.extract_value(arguments[3], k)) for k in range(3)]
+        value = builder.fmul(builder.fmul(products, theirs[0]), mine[0])
+        here = builder.fcmp_ordered(">=", builder.fadd(value, theirs[1]), mine[2])
+        there = builder.fcmp_ordered(">=", builder.fadd(value, mine[1]), theirs[2])
+        return builder.bitcast(builder.or_(here, there), ir.IntType(WORD))
 
-    return types.uint64(row, types.int64, mine, scale, offset, limit), generate
+    return types.uint64(row, types.int64, mine, theirs), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
@@ -84,194 +84,163 @@ def _first_bit(typing: Any, word: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-@numba.njit(**NJIT, fastmath={"reassoc"})  # type: ignore[untyped-decorator,unused-ignore]
+@numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
 def round_rows(
     rows: Any,
-    centre: Any,
-    other: Any,
-    signs: Any,
-    block: int,
     ints: Any,
+    rest: Any,
     scale: Any,
-    shift: Any,
+    rest_scale: Any,
+    beyond: Any,
     lost: Any,
     length: Any,
     rounded: Any,
 ) -> None:
-    """Rows less the centre, turned and rounded to integers; their products with `other` as shifts.
+    """Rows as integers: the first dimensions and the rest, each to a scale of its own.
 
-    Turned by random signs and a Walsh-Hadamard transform of every `block` (a power of two) dimensions, taken
-    from all over the row: log2(block) rounds of sums and differences, each an orthogonal map. Writes the
-    integers, their scale, and the lengths of what rounding loses, of the row, and of what rounding keeps.
+    Writes half of the squared length of the rounded rest, which bounds what it adds to a product, and the
+    lengths of what rounding loses, of the row, and of what rounding keeps.
     """
-    width = rows.shape[1]
-    blocks = width // block
-    here = np.empty(width, np.float32)
-    there = np.empty(width, np.float32)
-    half = block // 2
-    root = np.float32(np.sqrt(0.5))
+    first = ints.shape[1]
     for i in range(len(rows)):
-        row = rows[i]
-        along = np.float32(0)
-        for d in range(width):
-            along += row[d] * other[d]
-            there[d] = (row[d] - centre[d]) * signs[d]
-        for b in range(blocks):
-            for k in range(block):
-                here[b * block + k] = there[k * blocks + b]
-        done = 1
-        while done < block:
-            for b in range(blocks):
-                first = b * block
-                for k in range(half):
-                    one, two = here[first + 2 * k], here[first + 2 * k + 1]
-                    there[first + k] = (one + two) * root
-                    there[first + half + k] = (one - two) * root
-            here, there = there, here
-            done *= 2
-        largest = np.float32(0)
-        for d in range(width):
-            largest = max(largest, abs(here[d]))
-        step = largest / np.float32(LEVELS) if largest > 0 else np.float32(1)
-        inverse = np.float32(1) / step
-        away = np.float32(0)
-        whole = np.float32(0)
-        kept = np.float32(0)
-        for d in range(width):
-            value = here[d]
-            near = np.rint(value * inverse)
-            ints[i, d] = np.int8(near)
-            back = near * step
-            away += (value - back) * (value - back)
-            whole += value * value
-            kept += back * back
-        scale[i] = step
-        shift[i] = along
-        lost[i] = np.sqrt(away)
-        length[i] = np.sqrt(whole)
-        rounded[i] = np.sqrt(kept)
+        scale[i], away, whole, kept = _rounded(rows[i, :first], ints[i])
+        rest_scale[i], more_away, more_whole, more_kept = _rounded(rows[i, first:], rest[i])
+        beyond[i] = np.float32(0.50005) * more_kept
+        lost[i] = np.sqrt(away + more_away)
+        length[i] = np.sqrt(whole + more_whole)
+        rounded[i] = np.sqrt(kept + more_kept)
+
+
+@numba.njit(**NJIT, fastmath={"reassoc"})  # type: ignore[untyped-decorator,unused-ignore]
+def _rounded(row: Any, ints: Any) -> Any:
+    """The scale of the integers, and the squared lengths of what they lose, of the row, and of theirs."""
+    largest = np.float32(0)
+    for d in range(len(row)):
+        largest = max(largest, abs(row[d]))
+    step = largest / np.float32(LEVELS) if largest > 0 else np.float32(1)
+    inverse = np.float32(1) / step
+    away = np.float32(0)
+    whole = np.float32(0)
+    kept = np.float32(0)
+    for d in range(len(row)):
+        value = row[d]
+        near = np.rint(value * inverse)
+        ints[d] = np.int8(near)
+        back = near * step
+        away += (value - back) * (value - back)
+        whole += value * value
+        kept += back * back
+    return step, away, whole, kept
 
 
 @numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
-def screen_across(
+def _product(one: Any, other: Any) -> Any:
+    """The product of two rows of integers."""
+    total = np.int32(0)
+    for d in range(len(one)):
+        total = np.int32(total + np.int32(one[d]) * np.int32(other[d]))
+    return np.float32(total)
+
+
+@numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
+def note(
     products: Any,
-    rows: int,
-    columns: int,
-    column0: int,
     own: Any,
-    my_scale: Any,
-    scale: Any,
-    offset: Any,
+    mine: Any,
+    theirs: Any,
+    my_bar: Any,
+    their_bar: Any,
+    reach: Any,
     rank: int,
-    candidates: Any,
-) -> None:
-    """Add the tile's columns that may be among each row's wanted; `own[i]` is never one (-1: it has none).
+    noted: Any,
+    values: Any,
+) -> int:
+    """Note the tile's pairs that may matter to their row or to their column; returns how many.
 
-    scale_i · scale_j · product + offset_j is a pair's value. A row without a bar takes its first from this
-    tile, at a value that as many as the given rank reach. Pairs are noted first and added afterwards, as a
-    row's candidates are far away in memory, and waiting for several at once takes no longer than for one.
+    `mine` and `theirs` are what `screen.Side.texts` tells of the rows and the columns; `own[i]` is the column
+    of the tile that is row i itself. A pair's value for its row is scale_i · scale_j · product, the same of
+    the rest, and above_j; for its column, with above_i. The rest is multiplied only where the most that it
+    can add would lift the pair to a bar. What is noted lacks the last term. A row without a bar takes its
+    first from this tile, at a value that as many as the given rank reach.
     """
-    values, found, held, bar, reach = candidates
-    some = np.empty(products.shape[1], np.float32)
-    scales, offsets = _padded(scale, columns), _padded(offset, columns)
-    start = np.zeros(rows + 1, np.int64)
-    noted = np.empty(rows * columns, np.int32)
-    value = np.empty(rows * columns, np.float32)
+    scale, above, rest, rest_scale, beyond = mine
+    scales, aboves, rests, rest_scales, beyonds = theirs
+    columns = len(scales)
+    some = np.empty(columns, np.float32)
+    told = _padded(scales), _padded(aboves + beyonds), _padded(their_bar - beyonds)
     n = 0
-    for i in range(rows):
-        mine = my_scale[i]
+    for i in range(len(scale)):
         row = products[i]
-        itself = own[i] - column0 if column0 <= own[i] < column0 + columns else -1
-        if bar[i] == -np.inf and columns > 4 * rank:
+        if my_bar[i] == -np.inf and columns > 4 * rank:
             for j in range(columns):
-                some[j] = (np.float32(row[j]) * mine) * scale[j] + offset[j]
-            if itself >= 0:
-                some[itself] = LEAST
-            bar[i] = _first_bar(some, columns, rank, reach[i])
+                some[j] = (np.float32(row[j]) * scales[j]) * scale[i] + aboves[j]
+            if 0 <= own[i] < columns:
+                some[own[i]] = LEAST
+            my_bar[i] = _first_bar(some, columns, rank, reach[i])
+        me = scale[i], above[i] + beyond[i], my_bar[i] - beyond[i]
         for first in range(0, columns, WORD):
-            word = _reaching(row, first, mine, scales, offsets, bar[i])
+            word = _reaching(row, first, me, told)
             while word != 0:
                 at = first + _first_bit(word)
                 word &= word - np.uint64(1)
-                noted[n] = column0 + at
-                value[n] = (np.float32(row[at]) * mine) * scales[at] + offsets[at]
-                n += at < columns and at != itself
-        start[i + 1] = n
-    for i in range(rows):
-        ahead = min(i + AHEAD, rows - 1)
-        _fetch(values, ahead, held[ahead])
-        _fetch(found, ahead, held[ahead])
-        first, last = start[i], start[i + 1]
-        held[i], bar[i] = _added(
-            values[i], found[i], held[i], bar[i], reach[i], rank, value[first:last], noted[first:last]
-        )
-
-
-@numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
-def screen_down(
-    products: Any,
-    rows: int,
-    columns: int,
-    row0: int,
-    my_scale: Any,
-    my_offset: Any,
-    scale: Any,
-    rank: int,
-    candidates: Any,
-) -> None:
-    """The same tile for the texts of its columns: add the rows that may be among each column's wanted."""
-    values, found, held, bar, reach = candidates
-    scales, limits = _padded(scale, columns), _padded(bar, columns)
-    start = np.zeros(columns + 1, np.int64)
-    noted = np.empty(rows * columns, np.int32)
-    value = np.empty(rows * columns, np.float32)
-    n = 0
-    for i in range(rows):
-        mine = my_scale[i]
-        offset = my_offset[i]
-        row = products[i]
-        for first in range(0, columns, WORD):
-            word = _reaching(row, first, mine, scales, offset, limits)
-            while word != 0:
-                at = first + _first_bit(word)
-                word &= word - np.uint64(1)
-                if at < columns:
-                    noted[n] = (i << 16) | at
-                    value[n] = (np.float32(row[at]) * mine) * scales[at] + offset
-                    n += 1
-                    start[at + 1] += 1
-    for j in range(columns):
-        start[j + 1] += start[j]
-    place = start[:-1].copy()
-    mine_noted = np.empty(n, np.int32)
-    mine_value = np.empty(n, np.float32)
+                noted[n] = (i << 16) | at
+                values[n] = (np.float32(row[at]) * told[0][at]) * scale[i]
+                n += at != own[i]
+    if not rest.shape[1]:
+        return n
+    kept = 0
     for k in range(n):
-        at = place[noted[k] & 0xFFFF]
-        mine_noted[at] = row0 + (noted[k] >> 16)
-        mine_value[at] = value[k]
-        place[noted[k] & 0xFFFF] = at + 1
-    for j in range(columns):
-        ahead = min(j + AHEAD, columns - 1)
-        _fetch(values, ahead, held[ahead])
+        i, j = noted[k] >> 16, noted[k] & 0xFFFF
+        value = values[k] + _product(rest[i], rests[j]) * (rest_scale[i] * rest_scales[j])
+        noted[kept], values[kept] = noted[k], value
+        kept += (value + aboves[j] >= my_bar[i]) | (value + above[i] >= their_bar[j])
+    return kept
+
+
+@numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
+def add(noted: Any, values: Any, down: bool, above: Any, other0: int, rank: int, candidates: Any) -> None:
+    """Add noted pairs to the candidates of their rows, or of their columns (`down`).
+
+    `above` is of the other text of a pair, whose place is `other0` and what is noted. Pairs are sorted first,
+    as candidates are far away in memory, and waiting for several at once takes no longer than for one.
+    """
+    held_values, found, held, bar, reach = candidates
+    texts = len(held)
+    start = np.zeros(texts + 1, np.int64)
+    pairs = np.empty((2, len(noted) + 1), np.int32)
+    wholes = np.empty(len(noted) + 1, np.float32)
+    n = 0
+    for k in range(len(noted)):
+        i, j = noted[k] >> 16, noted[k] & 0xFFFF
+        at, other = (j, i) if down else (i, j)
+        pairs[0, n], pairs[1, n], wholes[n] = at, other0 + other, values[k] + above[other]
+        reaches = wholes[n] >= bar[at]
+        start[at + 1] += reaches
+        n += reaches
+    for at in range(texts):
+        start[at + 1] += start[at]
+    place = start[:-1].copy()
+    others = np.empty(n, np.int32)
+    value = np.empty(n, np.float32)
+    for k in range(n):
+        at = pairs[0, k]
+        others[place[at]], value[place[at]] = pairs[1, k], wholes[k]
+        place[at] += 1
+    for at in range(texts):
+        ahead = min(at + AHEAD, texts - 1)
+        _fetch(held_values, ahead, held[ahead])
         _fetch(found, ahead, held[ahead])
-        first, last = start[j], start[j + 1]
-        held[j], bar[j] = _added(
-            values[j],
-            found[j],
-            held[j],
-            bar[j],
-            reach[j],
-            rank,
-            mine_value[first:last],
-            mine_noted[first:last],
+        part = slice(start[at], start[at + 1])
+        held[at], bar[at] = _added(
+            held_values[at], found[at], held[at], bar[at], reach[at], rank, value[part], others[part]
         )
 
 
 @numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
-def _padded(numbers: Any, n: int) -> Any:
-    """n numbers and zeros behind them, to whole words."""
-    padded = np.zeros((n + WORD - 1) // WORD * WORD, np.float32)
-    padded[:n] = numbers[:n]
+def _padded(numbers: Any) -> Any:
+    """The numbers and behind them, to whole words, what reaches no bar."""
+    padded = np.full((len(numbers) + WORD - 1) // WORD * WORD, np.float32(np.nan))
+    padded[: len(numbers)] = numbers
     return padded
 
 
@@ -391,7 +360,8 @@ def settle(
     `order` turns a candidate, a row of `right`, into its column. Every pair that was passed over scores below
     bar + `ceiling`: a row whose last wanted score is no higher is lost, and the plain way must answer.
     Candidates are scored span by span of columns, so that the embeddings of a span, once fetched, serve all
-    rows: they lie about in order already, as tiles are visited in order.
+    rows: they lie about in order already, as tiles are visited in order. Those too few to fill a vector wait
+    for the next span.
     """
     values, found, held, bar, reach = candidates
     total = 0
@@ -402,34 +372,29 @@ def settle(
         total += max(0, held[i])
     rows = np.empty(total, np.int32)
     theirs = np.empty(total, np.int32)
-    place = np.zeros(len(mine), np.int32)
+    place = np.empty(total, np.int64)
+    done = np.zeros(len(mine), np.int32)
     n = 0
     end = 0
     while n < total:
         end += SPAN
         for i in range(len(mine)):
-            k = place[i]
-            while k < held[i] and found[i, k] < end:
-                rows[n] = mine[i]
-                theirs[n] = found[i, k]
-                n += 1
-                k += 1
-            place[i] = k
+            first = done[i]
+            last = min(first + TOGETHER, held[i])
+            while first < last and found[i, last - 1] < end:
+                for k in range(first, last):
+                    rows[n] = mine[i]
+                    theirs[n] = found[i, k]
+                    place[n] = i * values.shape[1] + k
+                    n += 1
+                first, last = last, min(last + TOGETHER, held[i])
+            done[i] = first
     exact = np.empty(total, np.float32)
     kernels.chain_scores(left, right, rows, theirs, block, exact)
-    place[:] = 0
-    n = 0
-    end = 0
-    while n < total:
-        end += SPAN
-        for i in range(len(mine)):
-            k = place[i]
-            while k < held[i] and found[i, k] < end:
-                values[i, k] = exact[n]
-                found[i, k] = order[theirs[n]]
-                n += 1
-                k += 1
-            place[i] = k
+    all_values, all_found = values.reshape(-1), found.reshape(-1)
+    for k in range(total):
+        all_values[place[k]] = exact[k]
+        all_found[place[k]] = order[theirs[k]]
     keys = np.empty(values.shape[1], np.int64)
     for i in range(len(mine)):
         at = places[i]

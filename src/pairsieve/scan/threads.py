@@ -10,17 +10,28 @@ from typing import Any
 
 
 def in_threads(threads: int, items: Iterable[Any], work: Callable[[Any], None]) -> None:
-    """`work` on every item; the first failure (or Ctrl-C) stops the rest."""
+    """`work` on every item, begun in their order; the first failure (or Ctrl-C) stops the rest."""
+    waiting = iter(items)
+    taking = threading.Lock()
     stop = threading.Event()
+    none = object()
 
-    def guarded(item: Any) -> None:
-        if not stop.is_set():
-            work(item)
+    def worker() -> None:
+        while not stop.is_set():
+            with taking:
+                item = next(waiting, none)
+            if item is none:
+                return
+            try:
+                work(item)
+            except BaseException:
+                stop.set()
+                raise
 
     with ThreadPoolExecutor(threads) as pool:
         try:
-            for _ in pool.map(guarded, items):
-                pass
+            for each in [pool.submit(worker) for _ in range(threads)]:
+                each.result()
         except BaseException:
             stop.set()
             raise
