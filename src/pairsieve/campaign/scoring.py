@@ -190,7 +190,12 @@ class Scoring:
         if not self.crowding:
             return left, right
         mine, yours = self.lengths(matcher, part, number)
-        return left * mine[:, None], None if right is None else right * yours[:, None]
+        if not self.leaning:  # else the rows are a copy already
+            left, right = left.copy(), None if right is None else right.copy()
+        left *= mine[:, None]
+        if right is not None:
+            right *= yours[:, None]
+        return left, right
 
     def lengths(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows]:
         """How long the rows of both sides of a split are: the longer, the smaller their crowd."""

@@ -14,6 +14,8 @@ from pairsieve.errors import InputError
 if TYPE_CHECKING:
     from pairsieve.experiments import Experiment, Ground
 
+NEAR, RANDOM = 100, 1_000_000  # pairs that a slow model scores, unless told otherwise
+
 
 @app.command()
 def experiment(
@@ -31,8 +33,8 @@ def experiment(
     learner: str = typer.Option("auto", "--learner", help="auto, full or projection."),
     left_prefix: str | None = typer.Option(None, "--left-prefix", help="[as encoders named e5-… want it]"),
     right_prefix: str | None = typer.Option(None, "--right-prefix", help="[as encoders named e5-… want it]"),
-    near: int = typer.Option(100, "--near", min=1, help="Nearest texts of each that a slow model scores."),
-    random: int = typer.Option(1_000_000, "--random", min=1, help="Random negatives a slow model scores."),
+    near: int = typer.Option(NEAR, "--near", min=1, help="Nearest texts of each that a slow model scores."),
+    random: int = typer.Option(RANDOM, "--random", min=1, help="Random negatives a slow model scores."),
     labels: Path | None = typer.Option(None, "--labels", help="With manual: a person's labels (CSV)."),
     have: Path | None = typer.Option(None, "--have", help="Stored results; their cells are not run again."),
     until: float | None = typer.Option(None, "--until", help="Begin no cell after so many seconds."),
@@ -96,6 +98,7 @@ def experiment(
         "keep_models": keep_models,
     }
     told = {"--seeds": seeds, "--first-batch": first_batch, "--growth": growth, "--rounds": rounds}
+    told |= {"--near": None if near == NEAR else near, "--random": None if random == RANDOM else random}
     said = [f"{option} {value}" for option, value in told.items() if value is not None]
     said += [f"--recipe {each}" for each in recipe] + [f"--strategy {each}" for each in strategy]
     grounds = [_ground(name, folder, each, said, more) for folder in task for each in encoder]

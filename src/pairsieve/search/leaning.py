@@ -62,10 +62,10 @@ class Leans:
         return made
 
     def all_mixed(self, rows: Floats, others: Floats) -> Floats:
-        """The same, from the rows of all texts that may be leant on."""
+        """The same, from the rows of all texts that may be leant on; a copy even where there are none."""
+        made = np.array(rows, np.float32)
         if not len(others):
-            return rows
-        made = np.empty(rows.shape, np.float32)
+            return made
         for first in range(0, len(rows), _AT_ONCE):
             places = np.arange(first, min(first + _AT_ONCE, len(rows)))
             part = self.of(places)
