@@ -257,7 +257,7 @@ class Scoring:
                 made |= {f"on-{side}": columns.reshape(-1), f"cosine-{side}": cosines.reshape(-1)}
             return made
 
-        held = self._near("nearest", matcher, part, number, build)
+        held = self._near("leans", matcher, part, number, build)
         sides = range(1 if part.space.symmetric else 2)
         near = [(held[f"on-{side}"], held[f"cosine-{side}"]) for side in sides]
         return leans(part.space, near, self.leaning)
