@@ -137,8 +137,10 @@ def held_out_first(campaign: Campaign, number: int) -> Bought:
             for side, places in enumerate((left[out], right[out])):
                 rows = rows_of(fitted, places, side)
                 if leans is not None:
-                    leant, there = leans[side % len(leans)].of(places), (side + len(leans) - 1) % 2
-                    rows = leant.mixed(rows, rows_of(fitted, np.maximum(leant.on, 0), there))
+                    across = len(leans) == 2  # else both sides are one collection, which leans on itself
+                    leant = leans[side if across else 0].of(places)
+                    others = rows_of(fitted, np.maximum(leant.on, 0), 1 - side if across else side)
+                    rows = leant.mixed(rows, others)
                 sides.append(rows)
             cosines = np.einsum("nd,nd->n", *sides)
             if lengths is not None:
