@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 TILE = 1024
 SAMPLE = 4096  # rows that tell the centre, and the dimensions that matter
 STEP = 64  # the first dimensions are a multiple of this many: whole instructions
-RESIDUE = 0.04  # of a row's squared length that the other dimensions may hold
+RESIDUE = 0.04  # of how far rows spread about their centre that the other dimensions may hold
 REPAID = (
     1000  # pairs, for each entry of the matrix that turns rows, which repay a search for those dimensions
 )
@@ -202,7 +202,7 @@ def turn_for(left: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, int
             variance, vectors = torch.linalg.eigh(spread)
             residue = variance.cumsum(0).flip(0).tolist()  # [k]: what all but the first k dimensions hold
             for first in range(STEP, width, STEP):
-                if residue[first] <= RESIDUE:
+                if residue[first] <= RESIDUE * residue[0]:
                     parts = vectors.flip(1).split([first, width - first], 1)
                     return torch.hstack([part @ _random_turn(part.shape[1]) for part in parts]).float(), first
     turn = torch.zeros(width, width)
