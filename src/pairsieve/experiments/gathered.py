@@ -66,8 +66,6 @@ class Rows:
     def compares(self) -> bool:
         """Whether there is something to compare: two strategies or seed sets, where so many are declared."""
         told = self.experiment
-        if told.layout == "recipes" and self.learner == "projection":
-            return False  # recipes are of the fine-tuned encoder; a linear map has one
         declared = len(told.strategies) * len(told.seed_sets)
         there = max(len(self.variants(model)) for model in ("cosine", "concat", "manual"))
         return there >= min(2, declared)
