@@ -1,7 +1,8 @@
 """How good is a whole campaign, over several seeds? Test AP over all pairs after every label is bought.
 
     python bench/campaigns.py --task TASK --encoder FOLDER --seeds 3 [--strategy uncertainty] [--rounds 4]
-        [--learner full] [--recipe best|paper] [--left-prefix P] [--right-prefix P] [--out FOLDER]
+        [--learner full] [--recipe best|paper] [--crowding 0] [--leaning 0] [--split dev]
+        [--left-prefix P] [--right-prefix P] [--out FOLDER]
     python bench/campaigns.py --task TASK --encoder NAME --recipe paper --rows-of FILE.json --results results
         [--claims bench/results/NAME.json --limit SECONDS --machine WORDS]
 
@@ -50,6 +51,8 @@ def one_campaign(args: argparse.Namespace, strategy: str, seed: int, cache: Path
             device=args.device,
             learning_rate=args.learning_rate,
             recipe=args.recipe,
+            crowding=args.crowding,
+            leaning=args.leaning,
         )
     campaign = Campaign(folder, cache)
     campaign.run(lambda words: print(f"  {folder.name}: {words}", flush=True))
@@ -176,6 +179,8 @@ def main() -> None:
     parser.add_argument("--right-prefix", default="")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--learning-rate", type=float, default=None)
+    parser.add_argument("--crowding", type=float, default=None, help="how much rivals count; 0: not at all")
+    parser.add_argument("--leaning", type=float, default=None, help="how much texts lean; 0: not at all")
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--json", type=Path, default=None, help="also write the rows here")
     parser.add_argument("--rows-of", type=Path, default=None, help="only convert what --json wrote before")

@@ -44,7 +44,7 @@ def fit_head(cosines: NDArray[np.floating], labels: NDArray[np.bool_]) -> tuple[
         ridge = 1.0 / (PRIOR_VARIANCE * len(z)) if separable else 0.0
         weight, bias = _newton(z, labels.astype(np.float64), ridge)
     if weight / spread < SMALLEST_WEIGHT:
-        weight, bias = SMALLEST_WEIGHT * spread, _logit(float(labels.mean()))
+        return SMALLEST_WEIGHT, _logit(float(labels.mean())) - SMALLEST_WEIGHT * mean
     return weight / spread, bias - weight * mean / spread
 
 
