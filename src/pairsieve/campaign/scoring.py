@@ -97,20 +97,20 @@ class Scoring:
         """How much a pair counts less where its texts have near rivals; 0 is the plain cosine."""
         from pairsieve.search.crowding import STRENGTH
 
-        told = self.settings
-        if told.crowding is not None:
-            return told.crowding
-        return STRENGTH if told.recipe == "best" else 0.0
+        return self._unless_told(self.settings.crowding, STRENGTH)
 
     @property
     def leaning(self) -> float:
         """How much a text leans on its nearest; 0: not at all."""
         from pairsieve.search.leaning import STRENGTH
 
-        told = self.settings
-        if told.leaning is not None:
-            return told.leaning
-        return STRENGTH if told.recipe == "best" else 0.0
+        return self._unless_told(self.settings.leaning, STRENGTH)
+
+    def _unless_told(self, told: float | None, ours: float) -> float:
+        """A setting of the score, as told or as the recipe has it: the paper's knows plain cosines only."""
+        if told is not None:
+            return told
+        return ours if self.settings.recipe == "best" else 0.0
 
     @property
     def scored_by(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def explain(
     """
     from pairsieve.campaign import Campaign
     from pairsieve.explain import explain as explain_pair
-    from pairsieve.explain import words_of
+    from pairsieve.explain.words import words_of
 
     told = explain_pair(Campaign(folder, cache), left, right, split, examples, not quick)
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

@@ -115,16 +115,16 @@ def held_out_first(campaign: Campaign, number: int) -> Bought:
         own = campaign.plain_matcher(number)  # whose neighbours count; the heads are fitted to such scores
         lengths = campaign.lengths(own, part, number) if campaign.crowding else None
         leans = campaign.leans(own, part, number) if campaign.leaning else None
-        texts: Any = (part.left.texts, part.right.texts)
+        learnt_from: Any = (part.left.texts, part.right.texts)
         if linear := isinstance(learner, ProjectionLearner):  # it learns from rows, not from texts
             mine, yours = campaign.plain_embeddings(learner.pretrained(), part, 0)
-            texts = mine, mine if yours is None else yours
+            learnt_from = mine, mine if yours is None else yours
 
         def rows_of(fitted: Any, places: NDArray[np.int64], side: int) -> Any:
             name = ("left", "right")[side]
             if linear:
-                return fitted.project(texts[side][places], name)
-            return fitted.embed([texts[side][row] for row in places.tolist()], name)
+                return fitted.project(learnt_from[side][places], name)
+            return fitted.embed([learnt_from[side][row] for row in places.tolist()], name)
 
         for one in range(folds):
             out = fold == one
@@ -132,7 +132,7 @@ def held_out_first(campaign: Campaign, number: int) -> Bought:
                 continue
             rng = generator_for(seed, number, f"held out {one}")
             fit: Any = learner.fit_embedded if isinstance(learner, ProjectionLearner) else learner.fit
-            fitted = fit(*texts, ids[~out], labels[~out], rng)
+            fitted = fit(*learnt_from, ids[~out], labels[~out], rng)
             sides = []
             for side, places in enumerate((left[out], right[out])):
                 rows = rows_of(fitted, places, side)

@@ -144,7 +144,7 @@ def train(job: Job, settings: TrainingSettings, rng: np.random.Generator, device
                 losses = _train_captured(job, settings, steps, needed, device)
         else:
             losses = _train_eagerly(job, settings, steps, needed, device)
-    mean = float(losses[len(losses) - len(losses) // settings.epochs :].mean())
+    mean = float(losses[-max(1, len(job.widths) // settings.batch_size) :].mean())  # of the last epoch
     if not math.isfinite(mean):
         raise SettingsError(
             f"training diverged: the mean loss of the last epoch is {mean}. "

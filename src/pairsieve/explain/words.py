@@ -1,0 +1,117 @@
+"""How is an explanation told to a person? As lines of text; on a terminal, in colour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pairsieve.visible import visible
+
+if TYPE_CHECKING:
+    from pairsieve.explain import AtScore, Explanation, Standing, Word
+
+BOLD, DIM, GREEN, RED, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[31m", "\x1b[0m"
+BAR = 20  # letters of the longest bar
+SHOWN = 400  # letters of a text
+
+
+def words_of(told: Explanation, colour: bool = False) -> str:
+    """The explanation for a person; with `colour`, for a terminal."""
+
+    def ink(words: str, *codes: str) -> str:
+        return f"{''.join(codes)}{words}{PLAIN}" if colour else words
+
+    says = f"(score {told.score:.4f}, logit {told.logit:+.2f})"
+    lines = [
+        f"{ink(visible(told.left_key), BOLD)}  {_marked(told.left_text, told.left_words, colour)}",
+        f"{ink(visible(told.right_key), BOLD)}  {_marked(told.right_text, told.right_words, colour)}",
+        "",
+        f"The model of round {told.round}: {ink(f'probability {told.probability:.3f}', BOLD)} {says}.",
+    ]
+    if told.crowd is not None:
+        one, other = told.crowd
+        leant = "" if told.leaned is None else f", {told.leaned:.4f} as each leans on its nearest text"
+        lines.append(
+            f"Their cosine is {told.cosine:.4f}{leant}. The crowd around text 1 is {one:.4f}, around text 2 "
+            f"{other:.4f}: the smaller, the more a cosine counts."
+        )
+    if told.standing is not None:
+        lines.append(_standing_words(told.standing))
+    if told.at_score is not None:
+        lines.append(_at_score_words(told.at_score, trained_on=told.asked_split))
+    if told.truth is not None:
+        lines.append(f"Truth: {'match' if told.truth else 'no match'}.")
+    if told.asked is not None:
+        lines.append(_asked_words(told.asked))
+    elif told.truth is None:
+        lines.append("Nobody was asked about it.")
+    lines += ["", "What the cosine loses without a word of text 1 or 2 (minus: what it gains):"]
+    lines += _bars(told, ink)
+    if told.near:
+        lines += ["", "Nearest labelled pairs:"]
+    for near in told.near:
+        label = ink("match   ", GREEN) if near.match else ink("no match", RED)
+        keys = f"{visible(near.left_key)}, {visible(near.right_key)}"
+        lines.append(f"  {near.similarity:.3f}  {label}  {ink(keys, DIM)}")
+        lines += [f"         {visible(near.left_text, 160)}", f"         {visible(near.right_text, 160)}"]
+    return "\n".join(lines)
+
+
+def _standing_words(held: Standing) -> str:
+    words = f"{held.higher:,} of {held.pairs:,} pairs of {held.split} score higher"
+    if held.tied > 1:
+        words += f", {held.tied - 1:,} {'others score' if held.tied > 2 else 'other scores'} the same"
+    return f"{words} (top {_share(held.higher + 1, held.pairs)})."
+
+
+def _at_score_words(held: AtScore, trained_on: str) -> str:
+    if held.precision is None:
+        return f"No pair of {held.split} scores as high."
+    return (
+        f"On {held.split}, {held.reaching:,} pairs score as high: {100 * held.precision:.1f} % of them are "
+        f"matches, and they hold {100 * held.recall:.1f} % of all matches"
+        + (" (the model learned from some of them)." if held.split == trained_on else ".")
+    )
+
+
+def _asked_words(asked: dict[str, Any]) -> str:
+    said = {1: "match", 0: "no match", None: asked["state"]}[asked["label"]]
+    use = "to learn from" if asked["purpose"] == "train" else "for an audit"
+    return f"Asked {use} in round {asked['round']} ({asked['why']}): {said}."
+
+
+def _bars(told: Explanation, ink: Any) -> list[str]:
+    """The words that matter most, of both texts beside each other in one list; heaviest first."""
+    words = [("1", word) for word in told.left_words] + [("2", word) for word in told.right_words]
+    words.sort(key=lambda each: (-abs(each[1].loss), each[0], each[1].start))
+    shown = words[:12]
+    if not shown:
+        return ["  (neither text has a word)"]
+    width = max(len(visible(word.text, 32)) for _, word in shown)
+    longest = max(abs(word.loss) for _, word in shown) or 1.0
+    lines = []
+    for side, word in shown:
+        bar = ("█" * round(BAR * abs(word.loss) / longest)) or "▏"
+        code = GREEN if word.loss >= 0 else RED
+        lines.append(f"  {side}  {visible(word.text, 32):<{width}}  {word.loss:+.3f}  {ink(bar, code)}")
+    return lines
+
+
+def _marked(text: str, words: Sequence[Word], colour: bool) -> str:
+    """The text; in colour, the words that carry half of the greatest loss or more stand out."""
+    if not colour or not words:
+        return visible(text, SHOWN)
+    most = max(abs(word.loss) for word in words)
+    parts, at = [], 0
+    for word in words:
+        if most > 0 and abs(word.loss) >= most / 2 and word.end <= SHOWN:
+            code = GREEN if word.loss > 0 else RED
+            parts += [visible(text[at : word.start]), f"{BOLD}{code}{visible(word.text)}{PLAIN}"]
+            at = word.end
+    rest = text[at:] if len(text) <= SHOWN else f"{text[at:SHOWN]}… ({len(text):,} characters)"
+    return "".join(parts) + visible(rest)
+
+
+def _share(part: int, whole: int) -> str:
+    """A percentage with two digits that count."""
+    return f"{100 * part / whole:.2g} %"
