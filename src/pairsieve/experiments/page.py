@@ -6,7 +6,7 @@ page's two ends; the rest is made here, so that the page can be made again at an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,11 @@ precision over **all** pairs of a split, exact unless an interval stands beside 
 mean over seeds with its standard error. Every table says which command made its figures; the same command
 makes them again, and `pairsieve experiment table NAME` prints one table. How they are run,
 resumed and counted: [experiments](experiments.md)."""
+
+
+DASHES = ("-", "--", ":", "-.")  # variants of one colour
+FAR = 100  # times more labels at the end than at the beginning: labels on a logarithmic axis
+TICKS = tuple(base * 10**power for power in range(1, 7) for base in (1, 2, 5))
 
 
 def page_text(rows: Sequence[Row], notes: Path, images: str = "images") -> str:
@@ -76,11 +81,16 @@ def draw_curves(group: Rows, path: Path) -> None:
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for number, variant in enumerate(group.variants()):
+    drawn: list[tuple[str, str]] = []  # (colour, dashes)
+    labels: list[int] = []
+    for variant in group.variants():
         aps = group.by_round(variant, "average_precision")
         found = group.by_round(variant, "positives_found", split="train")
-        ink = INK.get(variant[0], "") if len({v[0] for v in group.variants()}) > 1 else ""
-        look: dict[str, Any] = {"color": ink or OTHERS[number % len(OTHERS)], "lw": 2, "marker": "o", "ms": 4}
+        ink = _ink(group, variant, INK, OTHERS)
+        dashes = DASHES[sum(colour == ink for colour, _ in drawn) % len(DASHES)]
+        drawn.append((ink, dashes))
+        labels += list(aps)
+        look: dict[str, Any] = {"color": ink, "ls": dashes, "lw": 2, "marker": "o", "ms": 4}
         errors = [mean.error if mean.seeds > 1 else 0.0 for mean in aps.values()]
         left.errorbar(
             list(aps),
@@ -99,21 +109,38 @@ def draw_curves(group: Rows, path: Path) -> None:
     right.set(xlabel="labels bought", ylabel="matches found", ylim=(0, None))
     for axes in (left, right):
         axes.grid(alpha=0.25, lw=0.5)
+        if labels and max(labels) > FAR * min(labels):
+            axes.set_xscale("log")
+            axes.set_xticks([at for at in TICKS if min(labels) <= at <= 1.2 * max(labels)])
+            axes.minorticks_off()
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     left.set_ylim(0, left.get_ylim()[1] * 1.05)  # no point half cut off
-    left.legend(frameon=False, fontsize=8)
+    left.legend(frameon=False, fontsize=8, handlelength=4)
     figure.suptitle(f"{group.task}, {group.encoder}", x=0.01, ha="left", parse_math=False)
     save(figure, path)
 
 
+def _ink(
+    group: Rows, variant: tuple[str, str, str, str], inks: Mapping[str, str], others: Sequence[str]
+) -> str:
+    """A strategy has its own colour everywhere; of one strategy, recipes and then seed sets are told apart."""
+    for place in (0, 1, 2):
+        there = list(dict.fromkeys(v[place] for v in group.variants()))
+        if len(there) > 1:
+            number = there.index(variant[place])
+            return (inks.get(variant[0], "") if place == 0 else "") or others[number % len(others)]
+    return others[0]
+
+
 def _curved(experiment: Experiment, rows: Sequence[Row]) -> list[Rows]:
     """The groups that have a curve: at least one strategy with two rounds or more."""
-    if experiment.layout != "curves":
+    if experiment.layout not in ("curves", "recipes"):
         return []
     return [
         group
         for group in grouped(experiment, rows)
         if group.compares()
+        and (experiment.layout != "recipes" or len({variant[1] for variant in group.variants()}) > 1)
         and any(len(group.by_round(variant, "average_precision")) > 1 for variant in group.variants())
     ]
 
