@@ -2,7 +2,7 @@
 
     python bench/top_errors.py CAMPAIGN [--split dev] [--recall 0.2] [--show 0] [--cache FOLDER]
 
-Counts them by whether the left text has a match elsewhere in the split, or none at all (a question that nobody
+Counts them by whether the left text has a match elsewhere in the split, or none at all (a question nobody
 answered: whatever ranks first for it is counted as wrong). `--show 20` prints the first twenty.
 """
 

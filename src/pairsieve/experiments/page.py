@@ -123,7 +123,7 @@ def draw_curves(group: Rows, path: Path) -> None:
 def _ink(
     group: Rows, variant: tuple[str, str, str, str], inks: Mapping[str, str], others: Sequence[str]
 ) -> str:
-    """A strategy has its own colour everywhere; of one strategy, recipes and then seed sets are told apart."""
+    """A strategy has its own colour everywhere; of one strategy, recipes are told apart, or seed sets."""
     for place in (0, 1, 2):
         there = list(dict.fromkeys(v[place] for v in group.variants()))
         if len(there) > 1:
