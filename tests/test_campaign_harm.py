@@ -140,6 +140,30 @@ def test_a_campaign_can_be_given_more_rounds(
     assert picture(tmp_path / "c") == picture(finished["projection"])
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('recipe = "best"', 'recipe = "best"\ncrowding = 0.5'), ("max_length = 128", "max_length = 4")],
+)
+def test_a_finished_campaign_with_other_settings_says_that_it_trains_or_measures_again(
+    old: str, new: str, copied: Callable[[str], Path]
+) -> None:
+    folder = copied("projection")
+    before, said = Campaign(folder).figures(), []
+    file = folder / "campaign.toml"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    bought = len(Campaign(folder).ledger.labels()[0])
+    assert Campaign(folder).run(said.append) == Step("finished", 3)
+    assert said[0].startswith("rounds 1 to 3: trained and measured again, for campaign.toml says otherwise")
+    assert [words[:8] for words in said[1:]] == ["round 1:", "round 2:", "round 3:"]
+    after = Campaign(folder).figures()
+    assert all(before[n]["average_precision"] != after[n]["average_precision"] for n in after)
+    assert len(Campaign(folder).ledger.labels()[0]) == bought
+    said.clear()
+    Campaign(folder).run(said.append)
+    assert said == []
+
+
 def test_settings_edited_into_nonsense_are_refused_in_words(
     task: Path, tiny_encoder: Path, tmp_path: Path
 ) -> None:

@@ -121,6 +121,8 @@ class Campaign(Scoring):
         """Go on until finished, or until people owe answers. Returns where it stopped."""
         with self._alone():
             check_settings(self.settings, self.task)  # the file may have been edited since `init`
+            if words := self._out_of_date():
+                say(words)
             while True:
                 step = self._next()
                 if step.name == "choose":
@@ -353,6 +355,7 @@ class Campaign(Scoring):
             "threshold": -matcher.bias / matcher.weight if matcher.weight > 0 else None,
             "search": info["search"],
             "model": self._model_key(number),
+            "scored_by": self.scored_by,
             "rests_on": labels_digest(self.ledger, number),
             "seconds": {phase: round(spent, 3) for phase, spent in seconds.items()},
         }
@@ -362,13 +365,27 @@ class Campaign(Scoring):
     # ── keys, figures, order ────────────────────────────────────────────────────────────────────
 
     def _measured(self) -> set[int]:
-        """Rounds whose figures are whole and of the model that the labels make now."""
-        counts = {count.round: count for count in self.ledger.counts()}
+        """Rounds whose figures are whole, of the model that the labels make now, scored as settings say."""
+        closed = {count.round for count in self.ledger.counts() if not count.open}
         return {
             number
             for number, row in self.figures().items()
-            if number in counts and not counts[number].open and row.get("model") == self._model_key(number)
+            if number in closed
+            and row.get("model") == self._model_key(number)
+            and row.get("scored_by", {}) == self.scored_by
         }
+
+    def _out_of_date(self) -> str:
+        """Which rounds are trained again, and why; empty where all figures are of what stands here now."""
+        figures, measured = self.figures(), self._measured()
+        closed = {count.round for count in self.ledger.counts() if not count.open}
+        stale = sorted(closed & set(figures) - measured)
+        if not stale:
+            return ""
+        rounds = f"round {stale[0]}" if len(stale) == 1 else f"rounds {stale[0]} to {stale[-1]}"
+        changed = any(answers_changed(self.ledger, number, figures[number]) for number in stale)
+        why = "answers changed since" if changed else f"{CAMPAIGN_FILE} says otherwise than when they ran"
+        return f"{rounds}: trained and measured again, for {why}; no label is asked for twice"
 
     def _selection_info(self, number: int) -> dict[str, Any]:
         """How the pairs of a round were chosen; where its file is torn, they are chosen again to tell."""
