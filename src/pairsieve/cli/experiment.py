@@ -100,6 +100,7 @@ def experiment(
     told = {"--seeds": seeds, "--first-batch": first_batch, "--growth": growth, "--rounds": rounds}
     told |= {"--near": None if near == NEAR else near, "--random": None if random == RANDOM else random}
     said = [f"{option} {value}" for option, value in told.items() if value is not None]
+    said += [f"--labels {labels.name}"] if labels is not None else []
     said += [f"--recipe {each}" for each in recipe] + [f"--strategy {each}" for each in strategy]
     grounds = [_ground(name, folder, each, said, more) for folder in task for each in encoder]
     stored = _stored(have, read_results(have)) if have is not None else []
