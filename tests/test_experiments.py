@@ -11,11 +11,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairsieve.errors import InputError
-from pairsieve.experiments import DECLARED, Row, experiment_named, page_text, read_results, tables
+from pairsieve.experiments import (
+    DECLARED,
+    Row,
+    experiment_named,
+    page_text,
+    read_results,
+    tables,
+    write_page,
+)
 from pairsieve.experiments.cells import _mirrored
-from pairsieve.experiments.declared import ALL_STATED, MATCHED, SMALL_SCHEDULE, WHOLE_SCHEDULE, Cell
-from pairsieve.experiments.gathered import mean_of
+from pairsieve.experiments.declared import (
+    ALL_STATED,
+    MATCHED,
+    SMALL_SCHEDULE,
+    WHOLE_SCHEDULE,
+    Cell,
+    schedule_words,
+)
+from pairsieve.experiments.gathered import grouped, mean_of
 from pairsieve.experiments.ground import Ground
+from pairsieve.experiments.page import looks_of
 from pairsieve.experiments.paper import differences, standing
 from pairsieve.experiments.results import add_rows, latest, read_file, write_rows
 from pairsieve.experiments.running import in_order
@@ -223,6 +239,26 @@ def test_a_gain_counts_only_outside_two_standard_errors():
     # Both have a standard error of 0.02 / √3 = 0.0115, the difference √2 times that: two are 0.0327.
     assert sure([0.43, 0.45, 0.47]) == ("+0.0300", "no")
     assert sure([0.44, 0.46, 0.48]) == ("+0.0400", "yes")
+
+
+def test_recipes_are_drawn_where_both_were_run_a_colour_each_and_dashes_for_schedules(tmp_path):
+    def curve(recipe, schedule, labels):
+        told = {"recipe": recipe, "schedule": schedule, "experiment": "recipes"}
+        return [row(**told, round=r, labels=n) for r, n in enumerate(labels, 1)]
+
+    def pictures(rows):
+        written = write_page(rows, tmp_path / "notes", tmp_path / "page.md")
+        return [path.name for path in written if path.name.startswith("results-recipes")]
+
+    small = schedule_words(SMALL_SCHEDULE)
+    paper = curve("paper", SCHEDULE, [2048, 5120]) + curve("paper", small, [50, 133])
+    best = curve("best", SCHEDULE, [2048, 5120]) + curve("best", small, [50, 133])
+    assert pictures(paper) == []
+    assert pictures(paper + best) == ["results-recipes-wikiqa-e5-small-full.png"]
+    (group,) = grouped(experiment_named("recipes"), paper + best)
+    looks = {variant[1::2]: look for variant, look in looks_of(group).items()}  # by recipe and schedule
+    assert len({ink for ink, _ in looks.values()}) == 2 and len(set(looks.values())) == 4
+    assert looks["best", small][0] == looks["best", SCHEDULE][0]
 
 
 def test_a_cell_run_for_one_experiment_serves_the_others():

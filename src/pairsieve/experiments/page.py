@@ -6,7 +6,7 @@ page's two ends; the rest is made here, so that the page can be made again at an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,18 +77,14 @@ def draw_curves(group: Rows, path: Path) -> None:
     """AP over all pairs, with standard errors, and matches found, against labels bought."""
     from matplotlib.figure import Figure
 
-    from pairsieve.report.plots import INK, OTHERS, save
+    from pairsieve.report.plots import save
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    drawn: list[tuple[str, str]] = []  # (colour, dashes)
     labels: list[int] = []
-    for variant in group.variants():
+    for variant, (ink, dashes) in looks_of(group).items():
         aps = group.by_round(variant, "average_precision")
         found = group.by_round(variant, "positives_found", split="train")
-        ink = _ink(group, variant, INK, OTHERS)
-        dashes = DASHES[sum(colour == ink for colour, _ in drawn) % len(DASHES)]
-        drawn.append((ink, dashes))
         labels += list(aps)
         look: dict[str, Any] = {"color": ink, "ls": dashes, "lw": 2, "marker": "o", "ms": 4}
         errors = [mean.error if mean.seeds > 1 else 0.0 for mean in aps.values()]
@@ -120,16 +116,23 @@ def draw_curves(group: Rows, path: Path) -> None:
     save(figure, path)
 
 
-def _ink(
-    group: Rows, variant: tuple[str, str, str, str], inks: Mapping[str, str], others: Sequence[str]
-) -> str:
-    """A strategy has its own colour everywhere; of one strategy, recipes are told apart, or seed sets."""
-    for place in (0, 1, 2):
-        there = list(dict.fromkeys(v[place] for v in group.variants()))
-        if len(there) > 1:
-            number = there.index(variant[place])
-            return (inks.get(variant[0], "") if place == 0 else "") or others[number % len(others)]
-    return others[0]
+def looks_of(group: Rows) -> dict[tuple[str, str, str, str], tuple[str, str]]:
+    """Colour and dashes of each variant.
+
+    A strategy has its own colour everywhere; of one strategy, recipes are told apart, or else seed sets.
+    """
+    from pairsieve.report.plots import INK, OTHERS
+
+    variants = group.variants()
+    kinds = [list(dict.fromkeys(variant[place] for variant in variants)) for place in range(3)]
+    place = next((at for at, there in enumerate(kinds) if len(there) > 1), 0)
+    looks: dict[tuple[str, str, str, str], tuple[str, str]] = {}
+    for variant in variants:
+        own = INK.get(variant[0]) if place == 0 and len(kinds[0]) > 1 else None
+        ink = own or OTHERS[kinds[place].index(variant[place]) % len(OTHERS)]
+        alike = sum(colour == ink for colour, _ in looks.values())
+        looks[variant] = ink, DASHES[alike % len(DASHES)]
+    return looks
 
 
 def _curved(experiment: Experiment, rows: Sequence[Row]) -> list[Rows]:
