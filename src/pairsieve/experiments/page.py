@@ -109,6 +109,7 @@ def draw_curves(group: Rows, path: Path) -> None:
             axes.set_xscale("log")
             axes.set_xticks([at for at in TICKS if min(labels) <= at <= 1.2 * max(labels)])
             axes.minorticks_off()
+            axes.tick_params(axis="x", labelsize=8)  # 100,000 stands close to 200,000
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     left.set_ylim(0, left.get_ylim()[1] * 1.05)  # no point half cut off
     left.legend(frameon=False, fontsize=8, handlelength=4)
