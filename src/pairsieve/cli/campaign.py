@@ -144,8 +144,13 @@ def run(
     from pairsieve.cluster import open_shards
 
     campaign = Campaign(folder, cache, open_shards(cluster))
-    fresh = campaign.step().name != "finished"
-    step = campaign.run(say)
+    told: list[str] = []
+
+    def tell(line: str) -> None:
+        told.append(line)
+        say(line)
+
+    step = campaign.run(tell)
     status_now = campaign.status()
     if step.name == "label":
         words = (
@@ -154,7 +159,7 @@ def run(
         )
     elif step.name == "stopped":
         words = f"Stopped after round {step.round}, as asked: {step.reason}."
-    elif fresh:
+    elif told:
         words = f"Finished: {status_now['rounds'][-1]['labels']:,} labels."
     else:
         words = "This campaign is finished; nothing was left to do."
