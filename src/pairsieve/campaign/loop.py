@@ -366,20 +366,21 @@ class Campaign(Scoring):
 
     def _measured(self) -> set[int]:
         """Rounds whose figures are whole, of the model that the labels make now, scored as settings say."""
-        closed = {count.round for count in self.ledger.counts() if not count.open}
         return {
             number
-            for number, row in self.figures().items()
-            if number in closed
-            and row.get("model") == self._model_key(number)
-            and row.get("scored_by", {}) == self.scored_by
+            for number, row in self._answered().items()
+            if row.get("model") == self._model_key(number) and row.get("scored_by", {}) == self.scored_by
         }
+
+    def _answered(self) -> dict[int, dict[str, Any]]:
+        """The figures of rounds that wait for no answer."""
+        closed = {count.round for count in self.ledger.counts() if not count.open}
+        return {number: row for number, row in self.figures().items() if number in closed}
 
     def _out_of_date(self) -> str:
         """Which rounds are trained again, and why; empty where all figures are of what stands here now."""
-        figures, measured = self.figures(), self._measured()
-        closed = {count.round for count in self.ledger.counts() if not count.open}
-        stale = sorted(closed & set(figures) - measured)
+        figures = self._answered()
+        stale = sorted(figures.keys() - self._measured())
         if not stale:
             return ""
         rounds = f"round {stale[0]}" if len(stale) == 1 else f"rounds {stale[0]} to {stale[-1]}"

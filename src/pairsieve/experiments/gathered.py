@@ -64,10 +64,13 @@ class Rows:
         return sorted(found, key=lambda v: (v[3], _place(v[0]), v[1] != "paper", v[2]))
 
     def compares(self) -> bool:
-        """Whether there is something to compare: two strategies or seed sets, where so many are declared."""
+        """Whether there is something to compare: two of what the experiment sets side by side, if it does.
+
+        Strategies, recipes and seed sets stand side by side; two budgets of one of them do not.
+        """
         told = self.experiment
-        declared = len(told.strategies) * len(told.seed_sets)
-        there = max(len(self.variants(model)) for model in ("cosine", "concat", "manual"))
+        declared = len(told.strategies) * len(told.recipes) * len(told.seed_sets)
+        there = max(len({v[:3] for v in self.variants(m)}) for m in ("cosine", "concat", "manual"))
         return there >= min(2, declared)
 
     def last(

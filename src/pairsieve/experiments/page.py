@@ -144,7 +144,6 @@ def _curved(experiment: Experiment, rows: Sequence[Row]) -> list[Rows]:
         group
         for group in grouped(experiment, rows)
         if group.compares()
-        and (experiment.layout != "recipes" or len({variant[1] for variant in group.variants()}) > 1)
         and any(len(group.by_round(variant, "average_precision")) > 1 for variant in group.variants())
     ]
 
