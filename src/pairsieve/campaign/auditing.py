@@ -61,12 +61,7 @@ def _check(campaign: Campaign, threshold: float | None, precision: float | None)
         raise InputError(f"--precision {precision:g}", remedy="Give a share above 0 and up to 1, such as 0.9")
     if threshold is not None and not -1 <= threshold <= 1:
         raise InputError(f"--threshold {threshold:g}", remedy="Scores are cosines: give one from -1 to 1")
-    if campaign.latest() == 0:
-        raise InputError(
-            "no round is complete yet, so there is no model to audit",
-            where=str(campaign.folder),
-            remedy=f"pairsieve run {campaign.folder}",
-        )
+    campaign.trained_round("to audit")
 
 
 def _answer(place: AuditPlace) -> None:

@@ -92,6 +92,17 @@ class Scoring:
         done = [count.round for count in self.ledger.counts() if not count.open]
         return max(done, default=0)
 
+    def trained_round(self, wanted_for: str = "") -> int:
+        """The latest round with a model; before the first an error in words, such as no model "to audit"."""
+        number = self.latest()
+        if number == 0:
+            raise InputError(
+                "no round is complete yet" + (f", so there is no model {wanted_for}" if wanted_for else ""),
+                where=str(self.folder),
+                remedy=f"pairsieve run {self.folder}",
+            )
+        return number
+
     @property
     def crowding(self) -> float:
         """How much a pair counts less where its texts have near rivals; 0 is the plain cosine."""

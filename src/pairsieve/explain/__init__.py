@@ -127,13 +127,7 @@ def explain(
 
     Without `count_all` no pass over all pairs is made, and the rank and what it is worth are not told.
     """
-    number = campaign.latest()
-    if number == 0:
-        raise InputError(
-            "no round is complete yet, so there is no model to ask",
-            where=str(campaign.folder),
-            remedy=f"pairsieve run {campaign.folder}",
-        )
+    number = campaign.trained_round("to ask")
     part, a, b = find_pair(campaign, one, other, split)
     matcher = campaign.matcher(number)
     scan = campaign.scan(part.space, *campaign.embeddings(matcher, part, number))

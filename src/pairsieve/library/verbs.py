@@ -349,11 +349,7 @@ def export_model(campaign: Place, out: Folder, *, round: int | None = None) -> P
 
 def trained_round(campaign: Campaign, wanted: int | None = None) -> int:
     """The round whose model is meant: the latest, or the one wanted, if there is such a model."""
-    latest = campaign.latest()
-    if latest == 0:
-        raise InputError(
-            "no round is complete yet", where=str(campaign.folder), remedy=f"pairsieve run {campaign.folder}"
-        )
+    latest = campaign.trained_round()
     if wanted is not None and not 1 <= wanted <= latest:
         raise InputError(f"there is no model of round {wanted}", remedy=f"Choose a round from 1 to {latest}")
     return latest if wanted is None else wanted

@@ -67,7 +67,7 @@ def find_matches(
     check_out(out)
     if ways.one_to_one:
         check_two(part.space)
-    number = trained_round(campaign)
+    number = campaign.trained_round("to match with")
     source = _source(campaign, part, ways.source)
     again = _tries_again(campaign, part, ways, wish, source)
     look = choose_look(campaign, number, ways.search, again, ways.cross)
@@ -108,7 +108,7 @@ def find_clusters(
     wish, ways = wish or Wish(), ways or Ways()
     check_out(out)
     check_equivalence(part.space, campaign.task.relation, str(campaign.folder))
-    number = trained_round(campaign)
+    number = campaign.trained_round("to match with")
     source = _source(campaign, part, ways.source)
     look = choose_look(campaign, number, ways.search)
     ranking = look.rank(part)
@@ -153,7 +153,7 @@ def find_clusters(
 
 def distil_into(campaign: Campaign, out: Path, ways: Ways) -> dict[str, Any]:
     """Train the bi-encoder again on what the second look is sure of; see `looking.distil`."""
-    number = trained_round(campaign)
+    number = campaign.trained_round("to match with")
     return distil(campaign, number, choose_look(campaign, number, "exact", True, ways.cross), out)
 
 
@@ -197,18 +197,6 @@ def known_pairs(campaign: Campaign, part: Split) -> Known:
         ids, labels = part.space.ids(rows[0][there], rows[1][there]), labels[there]
     distinct, first = np.unique(ids, return_index=True)
     return Known(distinct, labels[first])
-
-
-def trained_round(campaign: Campaign) -> int:
-    """The latest round with a model; an error in words before the first."""
-    number = campaign.latest()
-    if number == 0:
-        raise InputError(
-            "no round is complete yet, so there is no model to match with",
-            where=str(campaign.folder),
-            remedy=f"pairsieve run {campaign.folder}",
-        )
-    return number
 
 
 def _rows_there(keys: Sequence[str], there: Sequence[str]) -> Any:
