@@ -21,15 +21,15 @@ from typing import Any
 
 import numpy as np
 
-import pairsieve.cluster.embedding as embedding_room
+import pairsieve.distributed.embedding as embedding_room
 from claims import Claim, busy, finish, parser
 from made_rows import made_rows
 from pairsieve.artifacts import ArtifactStore
-from pairsieve.cluster import LocalShards, RayShards, ShardedScan, embedded_rows
-from pairsieve.made import made_questions
+from pairsieve.distributed import LocalShards, RayShards, ShardedScan, embedded_rows
 from pairsieve.models import encoder_named
 from pairsieve.pairs import AllPairs
 from pairsieve.scan import open_scan
+from pairsieve.synthetic import made_questions
 
 EDGES = np.linspace(-1, 1, 4097, dtype=np.float32)
 SIZES = {"a million": 10**6, "a hundred million": 10**8, "a billion": 10**9}

@@ -18,7 +18,7 @@ from typing import Any
 
 from pairsieve.artifacts import ArtifactStore
 from pairsieve.campaign import Campaign
-from pairsieve.cluster import embedded_rows
+from pairsieve.distributed import embedded_rows
 from pairsieve.measure import measure_exactly
 from pairsieve.models import encoder_named
 from pairsieve.scan import open_scan

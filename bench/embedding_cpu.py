@@ -114,7 +114,7 @@ def main() -> None:
 def chosen_texts(task: Path | None, split: str, count: int) -> tuple[list[str], str]:
     """`count` distinct texts and what to call them."""
     if task is None:
-        from pairsieve.made import made_questions
+        from pairsieve.synthetic import made_questions
 
         return made_questions(max(count, 100)).texts[:count], "made questions"
     from pairsieve.tasks import load_task

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from pairsieve.made import made_questions
 from pairsieve.models import encoder_named
 from pairsieve.models import packed_embedding as packed
 from pairsieve.models.encoder import embed_tokens
+from pairsieve.synthetic import made_questions
 
 
 def timed(work: Any) -> tuple[float, Any]:

@@ -44,9 +44,9 @@ class Cost:
 def embedding(texts: int, threads: int) -> Callable[[], Any]:
     import torch
 
-    from pairsieve.made import made_questions
     from pairsieve.models import encoder_named
     from pairsieve.models.folders import BUNDLED
+    from pairsieve.synthetic import made_questions
 
     torch.set_num_threads(threads)
     encoder, questions = encoder_named(BUNDLED, device="cpu"), made_questions(texts).texts

@@ -29,8 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from pairsieve.made import made_questions
 from pairsieve.models import encoder_named, learner_named
+from pairsieve.synthetic import made_questions
 
 ADDS = 0.05  # share of requests that add a text
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from pairsieve.campaign import Campaign, create_campaign
-from pairsieve.made import made_questions
 from pairsieve.pairs import AllPairs, CrossPairs, Ids
 from pairsieve.settings import Schedule
+from pairsieve.synthetic import made_questions
 from pairsieve.tasks import Collection, Split, Task, save_task
 from pairsieve.tasks.task import one_collection, two_collections
 

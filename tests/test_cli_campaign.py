@@ -20,7 +20,7 @@ import pytest
 from made_task import begin, made_task, picture
 from pairsieve import cli
 from pairsieve.campaign import Campaign
-from pairsieve.made import made_questions
+from pairsieve.synthetic import made_questions
 
 
 class Person:

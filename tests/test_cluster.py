@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pairsieve.cluster.embedding as embedding
-import pairsieve.cluster.local as local
-import pairsieve.cluster.neighbours as indexed
-import pairsieve.cluster.scan as sharded
+import pairsieve.distributed.embedding as embedding
+import pairsieve.distributed.local as local
+import pairsieve.distributed.neighbours as indexed
+import pairsieve.distributed.scan as sharded
 import pairsieve.scan
 import pairsieve.scan.cpu
 from pairsieve.artifacts import ArtifactStore
-from pairsieve.cluster import (
+from pairsieve.distributed import (
     GpuShards,
     LocalShards,
     ShardedScan,
@@ -29,13 +29,13 @@ from pairsieve.cluster import (
     index_by_shards,
     open_shards,
 )
-from pairsieve.cluster.embedding import SHARD, carried, opened
+from pairsieve.distributed.embedding import SHARD, carried, opened
 from pairsieve.errors import InputError, MissingExtra
-from pairsieve.made import made_questions
 from pairsieve.models import encoder_named
 from pairsieve.pairs import AllPairs, CrossPairs
 from pairsieve.scan import open_scan, unit_rows
 from pairsieve.search import index_neighbours
+from pairsieve.synthetic import made_questions
 from scan_check import KINDS, check_scan, collected, made_case
 
 KEY = {"encoder": "tiny", "texts": "made"}

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import pairsieve.cluster.embedding as embedding
-import pairsieve.cluster.scan as sharded
+import pairsieve.distributed.embedding as embedding
+import pairsieve.distributed.scan as sharded
 from made_task import begin, made_task, picture
 from pairsieve.campaign import Campaign
 from pairsieve.cli import all_commands
-from pairsieve.cluster import RayShards, ShardedScan, index_by_shards
+from pairsieve.distributed import RayShards, ShardedScan, index_by_shards
 from pairsieve.errors import InputError, PairsieveError
 from pairsieve.pairs import AllPairs
 from pairsieve.scan import open_scan, unit_rows
@@ -178,7 +178,7 @@ def test_shards_of_a_cluster_give_each_result_once_and_errors_as_they_are(nodes:
 
 
 def test_a_shard_that_kills_every_worker_ends_in_words(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pairsieve.cluster.on_ray.RETRIES", 1)
+    monkeypatch.setattr("pairsieve.distributed.on_ray.RETRIES", 1)
     with pytest.raises(PairsieveError, match="counting: a shard was lost with its worker 2 times"):
         list(RayShards().map(lambda: os._exit(1), [()], "counting"))
 

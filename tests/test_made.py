@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairsieve.errors import InputError
-from pairsieve.made import FAMILIES, MadeQuestions, made_questions, share_of_words
-from pairsieve.made.grammar import wording
-from pairsieve.made.noise import CLOSINGS, OPENINGS, PEOPLE, PLACES, SETTINGS, TIMES
+from pairsieve.synthetic import FAMILIES, MadeQuestions, made_questions, share_of_words
+from pairsieve.synthetic.grammar import wording
+from pairsieve.synthetic.noise import CLOSINGS, OPENINGS, PEOPLE, PLACES, SETTINGS, TIMES
 
 SHA256_OF_SEED_0 = "2054c3882ec1e2daa883160e95ae3e2ff0581850a708d029b11cd36b76560edc"
 

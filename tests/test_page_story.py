@@ -26,9 +26,9 @@ import pytest
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.figures import write_sealed
 from pairsieve.contracts import Answer
-from pairsieve.made import made_questions
 from pairsieve.settings import CAMPAIGN_FILE
 from pairsieve.sources.overlap import FOLDER, OVERLAP_FILE, overlap_writer
+from pairsieve.synthetic import made_questions
 from web_campaign import asked_campaign, asked_triangles
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")

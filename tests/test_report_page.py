@@ -17,10 +17,10 @@ import pytest
 
 from made_task import begin
 from pairsieve.campaign import Campaign
-from pairsieve.made import made_questions
 from pairsieve.pairs import AllPairs
 from pairsieve.report.facts import gather
 from pairsieve.report.page import write_report
+from pairsieve.synthetic import made_questions
 from pairsieve.tasks import Collection, Task, save_task
 from pairsieve.tasks.task import one_collection
 

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from pairsieve.campaign import Campaign, create_campaign
-from pairsieve.made import MadeQuestions, made_questions
 from pairsieve.pairs import AllPairs, Ids, ScoredPairs, pair_rows
 from pairsieve.report.plots import learning_curves
 from pairsieve.search.crowding import crowds, lengths
 from pairsieve.search.leaning import leans, nearest
 from pairsieve.settings import Schedule, write_atomically
+from pairsieve.synthetic import MadeQuestions, made_questions
 from pairsieve.tasks import Collection, Split, Task, load_task, save_task
 
 STRATEGIES = ("uncertainty", "static", "random")
@@ -40,7 +40,7 @@ def made_task(texts: int, seed: int) -> Task:
         "train": _part("train", made, np.flatnonzero(in_train)),
         "test": _part("test", made, np.flatnonzero(~in_train)),
     }
-    provenance = {"source": "pairsieve.made", "texts": len(made.texts), "seed": seed}
+    provenance = {"source": "pairsieve.synthetic", "texts": len(made.texts), "seed": seed}
     return Task("made-questions", "equivalence", splits, provenance, {})
 
 

@@ -310,7 +310,7 @@ class Scoring:
         self, space: PairSpace, left: Rows, right: Rows | None, count: int
     ) -> tuple[NDArray[np.int64], Rows]:
         """Up to `count` neighbours of each row by the index of the settings, and their cosines."""
-        from pairsieve.cluster import index_by_shards
+        from pairsieve.distributed import index_by_shards
         from pairsieve.scan import unit_rows
 
         mine = unit_rows(left)
@@ -355,21 +355,21 @@ class Scoring:
     def _embedded(
         self, store: ArtifactStore, key: dict[str, Any], encoder: Encoder, texts: Collection, side: str
     ) -> Rows:
-        from pairsieve.cluster import embedded_rows
+        from pairsieve.distributed import embedded_rows
 
         with self._timed("embed"):
             return embedded_rows(store, key, encoder, texts.texts, side, self.shards)
 
     def scan(self, space: PairSpace, left: Rows, right: Rows | None) -> Scan:
         """The scan of a space by what `embeddings` gave, here or by the shards of a cluster."""
-        from pairsieve.cluster import scan_by
+        from pairsieve.distributed import scan_by
 
         lengths = self.crowding > 0
         return scan_by(self.shards, space, left, right, device=self.settings.device, lengths=lengths)
 
     def plain_scan(self, space: PairSpace, left: Rows, right: Rows | None) -> Scan:
         """The same by what `plain_embeddings` gave: the score is the cosine."""
-        from pairsieve.cluster import scan_by
+        from pairsieve.distributed import scan_by
 
         return scan_by(self.shards, space, left, right, device=self.settings.device)
 

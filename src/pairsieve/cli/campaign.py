@@ -141,7 +141,7 @@ def run(
     Choose, ask, train, measure, round after round. Running again after any stop goes on where it was.
     """
     from pairsieve.campaign import Campaign
-    from pairsieve.cluster import open_shards
+    from pairsieve.distributed import open_shards
 
     campaign = Campaign(folder, cache, open_shards(cluster))
     told: list[str] = []

@@ -189,7 +189,7 @@ def by_embeddings(
     part: Split, path: Path, device: str, cluster: str | None = None
 ) -> tuple[dict[str, Any], Curve]:
     """Exact figures of a split from a file of embeddings."""
-    from pairsieve.cluster import open_shards, scan_by
+    from pairsieve.distributed import open_shards, scan_by
     from pairsieve.measure.figures import exact_figures
     from pairsieve.measure.inputs import read_embeddings
 

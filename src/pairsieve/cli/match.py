@@ -75,7 +75,7 @@ def match(
     keys, score, probability. Pairs that were labelled are listed as labelled. Stopped, it can be run again.
     """
     from pairsieve.campaign import Campaign
-    from pairsieve.cluster import open_shards
+    from pairsieve.distributed import open_shards
     from pairsieve.matches.finding import Ways, distil_into, find_matches
     from pairsieve.matches.wish import wish_from
 

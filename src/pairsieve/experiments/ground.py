@@ -90,7 +90,7 @@ class Ground:
 
     def rows(self, part: Split) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
         """The untrained encoder's rows of a split, as a campaign would name and keep them."""
-        from pairsieve.cluster import embedded_rows
+        from pairsieve.distributed import embedded_rows
 
         made: list[Any] = []
         for side, texts in (("left", part.left), ("right", part.right)):

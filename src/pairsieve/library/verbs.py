@@ -100,7 +100,7 @@ def open_campaign(folder: Place, *, cache: Folder | None = None, cluster: str | 
     """The campaign in a folder, to be looked at or gone on with: `.run()`, `.status()`, `.figures()`."""
     if isinstance(folder, Campaign):
         return folder
-    from pairsieve.cluster import open_shards
+    from pairsieve.distributed import open_shards
 
     return Campaign(Path(folder), None if cache is None else Path(cache), open_shards(cluster))
 
@@ -192,7 +192,7 @@ def evaluate_embeddings(
 
     left: (texts, d); right: (right texts, d) where the task has two collections.
     """
-    from pairsieve.cluster import open_shards, scan_by
+    from pairsieve.distributed import open_shards, scan_by
     from pairsieve.measure.figures import exact_figures
     from pairsieve.measure.inputs import checked_embeddings
 

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
-from pairsieve.made.grammar import Family, Intent, pick, wording
-from pairsieve.made.living import LIVING
-from pairsieve.made.machines import MACHINES
-from pairsieve.made.noise import CLOSINGS, OPENINGS, PEOPLE, PLACES, SETTINGS, TIMES
-from pairsieve.made.services import SERVICES
+from pairsieve.synthetic.grammar import Family, Intent, pick, wording
+from pairsieve.synthetic.living import LIVING
+from pairsieve.synthetic.machines import MACHINES
+from pairsieve.synthetic.noise import CLOSINGS, OPENINGS, PEOPLE, PLACES, SETTINGS, TIMES
+from pairsieve.synthetic.services import SERVICES
 
 FAMILIES: tuple[Family, ...] = SERVICES + MACHINES + LIVING
 

@@ -10,11 +10,11 @@
 | `index_by_shards` | bands of rows, each searched by itself  | the band it was searching  |
 """
 
-from pairsieve.cluster.embedding import embedded_rows
-from pairsieve.cluster.local import GpuShards, LocalShards
-from pairsieve.cluster.neighbours import index_by_shards
-from pairsieve.cluster.on_ray import RayShards, open_shards
-from pairsieve.cluster.scan import ShardedScan, scan_by
+from pairsieve.distributed.embedding import embedded_rows
+from pairsieve.distributed.local import GpuShards, LocalShards
+from pairsieve.distributed.neighbours import index_by_shards
+from pairsieve.distributed.on_ray import RayShards, open_shards
+from pairsieve.distributed.scan import ShardedScan, scan_by
 
 __all__ = [
     "GpuShards",

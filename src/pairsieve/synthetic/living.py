@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pairsieve.made.grammar import Family, Intent
+from pairsieve.synthetic.grammar import Family, Intent
 
 LIVING = (
     Family(

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.cluster.local import LocalShards
-from pairsieve.cluster.scan import best_of
 from pairsieve.contracts import MapShards
+from pairsieve.distributed.local import LocalShards
+from pairsieve.distributed.scan import best_of
 from pairsieve.pairs import PairSpace, Scores
 from pairsieve.search.neighbours import BATCH, built_index, found_in
 

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.artifacts import ArtifactStore, load_array, save_array
-from pairsieve.cluster.local import LocalShards
 from pairsieve.contracts import MapShards
+from pairsieve.distributed.local import LocalShards
 from pairsieve.models import CosineMatcher, Encoder, load_matcher
 from pairsieve.models.cpu import CHOICE
 

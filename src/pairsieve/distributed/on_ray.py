@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.cluster.local import gpu_shards
 from pairsieve.contracts import MapShards
+from pairsieve.distributed.local import gpu_shards
 from pairsieve.errors import InputError, MissingExtra, PairsieveError
 from pairsieve.progress import bar
 
