@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: install demo test check docs clean
+.PHONY: install demo test test-fast bench check docs clean
 install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -15,11 +15,17 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,check]'
 	touch $@
 
-demo: install          ## the method on a made collection: table, learning curves, matches
+demo: install          ## the method on a synthetic collection: table, learning curves, matches
 	$(BIN)/pairsieve demo --out demo-out
 
 test: install          ## every test that needs no GPU
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+test-fast: install     ## what needs no browser, database server, kill, cluster or real data: a minute or two
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow and not shared'
+
+bench: install         ## list the benches, with the command of each
+	$(BIN)/python -m experiments.bench
 
 check: install         ## style, types, layers
 	$(BIN)/ruff check .
@@ -27,8 +33,10 @@ check: install         ## style, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: install          ## docs/cli.md and docs/settings.md from the code
+docs: install          ## docs/cli.md and docs/settings.md from the code, the other pages from stored results
 	$(BIN)/python docs/generate.py
+	$(BIN)/python -m experiments page
+	$(BIN)/python -m experiments.bench.performance
 
 clean:
 	rm -rf $(VENV) demo-out .pytest_cache .mypy_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""Writes docs/cli.md and docs/settings.md from the code, and what the examples of docs/library.md print.
+"""Writes docs/cli.md and docs/settings.md from the code, and what the examples of other pages print.
 
 `make docs` does it. A test fails where they are stale.
 """
@@ -50,7 +50,7 @@ def settings_page() -> str:
 
 
 PAGES = {"cli.md": cli_page, "settings.md": settings_page}
-LIBRARY = "library.md"
+EXECUTED = ("library.md", "extending.md")  # pages whose Python blocks are run
 _EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 
@@ -63,7 +63,7 @@ def with_outputs(page: str) -> str:
         code, shown = found.groups()
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(code, f"docs/{LIBRARY}", "exec"), names)
+            exec(compile(code, "docs", "exec"), names)
         if shown is None:
             if printed.getvalue():
                 raise ValueError(f"an example prints something and the page does not show it:\n{code}")
@@ -86,11 +86,13 @@ if __name__ == "__main__":
     for name, page in PAGES.items():
         (HERE / name).write_text(page())
         print(f"docs/{name}", file=sys.stderr)
-    before, start = (HERE / LIBRARY).read_text(), Path.cwd()
-    with tempfile.TemporaryDirectory() as empty:
-        os.chdir(empty)
-        after = with_outputs(before)
-        os.chdir(start)
-    if not nearly_equal(before, after):
-        (HERE / LIBRARY).write_text(after)
-        print(f"docs/{LIBRARY}", file=sys.stderr)
+    start = Path.cwd()
+    for name in EXECUTED:
+        before = (HERE / name).read_text()
+        with tempfile.TemporaryDirectory() as empty:
+            os.chdir(empty)
+            after = with_outputs(before)
+            os.chdir(start)
+        if not nearly_equal(before, after):
+            (HERE / name).write_text(after)
+            print(f"docs/{name}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Fixtures that every test may use: tiny random encoders, made tasks, and campaigns finished on them."""
+"""Fixtures that every test may use: tiny random encoders, synthetic tasks, and campaigns finished on them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,25 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test never asks the network; set before any import
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny networks: threads would only wait for each other
+
+# The first example of a property may compile kernels; a busy machine is no failure.
+settings.register_profile("pairsieve", deadline=None)
+settings.load_profile("pairsieve")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the groups of `--dist loadgroup`: xdist 3.8 writes them to `_nodeid`, pytest 9.2 reads `_id`."""
+    for item in items:
+        grouped = getattr(item, "_nodeid", item.nodeid)
+        if grouped != item.nodeid:
+            from _pytest.nodeid import coerce_node_id
+
+            item._id = coerce_node_id(grouped)
 
 
 @pytest.fixture(scope="session")
@@ -28,27 +44,27 @@ def tiny_architectures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
     return {name: write_tiny(name, root / name) for name in ARCHITECTURES}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A made task of one collection."""
-    from made_task import made_task
+    """A synthetic task of one collection."""
+    from synthetic_task import synthetic_task
 
-    return made_task(tmp_path_factory.mktemp("tasks") / "one")
+    return synthetic_task(tmp_path_factory.mktemp("tasks") / "one")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A made task of two collections."""
-    from made_task import made_task
+    """A synthetic task of two collections."""
+    from synthetic_task import synthetic_task
 
-    return made_task(tmp_path_factory.mktemp("tasks") / "two", two=True)
+    return synthetic_task(tmp_path_factory.mktemp("tasks") / "two", two=True)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory, task: Path, tiny_encoder: Path) -> dict[str, Path]:
     """A campaign that nobody disturbed, for each learner."""
-    from made_task import LEARNERS, begin
     from pairsieve.campaign import Step
+    from synthetic_task import LEARNERS, begin
 
     folder = tmp_path_factory.mktemp("finished")
     for learner in LEARNERS:

@@ -15,91 +15,90 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pairsieve.errors import InputError, PairsieveError
+from pairsieve.errors import InputError as InputError
+from pairsieve.errors import PairsieveError as PairsieveError
 
 if TYPE_CHECKING:
-    from pairsieve.campaign import Campaign, Step
-    from pairsieve.contracts import Estimate
-    from pairsieve.demo import made_task
-    from pairsieve.library import (
-        Evaluation,
-        Listed,
-        Question,
-        Report,
-        answer_questions,
-        audit_model,
-        create_campaign,
-        evaluate_embeddings,
-        evaluate_model,
-        explain_pair,
-        export_model,
-        find_clusters,
-        find_matches,
-        open_campaign,
-        open_questions,
-        write_report,
-    )
-    from pairsieve.serving import Service
-    from pairsieve.tasks import Collection, Split, Task, load_task, save_task
-    from pairsieve.tasks import tables_task as task_from_tables
-    from pairsieve.tasks import texts_task as task_from_texts
+    from pairsieve.campaign import Campaign as Campaign
+    from pairsieve.campaign import Step as Step
+    from pairsieve.contracts import Estimate as Estimate
+    from pairsieve.demo import synthetic_task as synthetic_task
+    from pairsieve.library.answers import ModelAnswers as ModelAnswers
+    from pairsieve.library.answers import answer_questions as answer_questions
+    from pairsieve.library.answers import ask_language_model as ask_language_model
+    from pairsieve.library.answers import import_answers as import_answers
+    from pairsieve.library.answers import open_questions as open_questions
+    from pairsieve.library.answers import write_questions as write_questions
+    from pairsieve.library.campaigns import campaign_status as campaign_status
+    from pairsieve.library.campaigns import create_campaign as create_campaign
+    from pairsieve.library.campaigns import next_command as next_command
+    from pairsieve.library.campaigns import open_campaign as open_campaign
+    from pairsieve.library.evaluation import audit_model as audit_model
+    from pairsieve.library.evaluation import draw_sample as draw_sample
+    from pairsieve.library.evaluation import evaluate_embeddings as evaluate_embeddings
+    from pairsieve.library.evaluation import evaluate_model as evaluate_model
+    from pairsieve.library.evaluation import evaluate_scores as evaluate_scores
+    from pairsieve.library.handover import export_model as export_model
+    from pairsieve.library.handover import write_report as write_report
+    from pairsieve.library.matches import explain_pair as explain_pair
+    from pairsieve.library.matches import find_clusters as find_clusters
+    from pairsieve.library.matches import find_matches as find_matches
+    from pairsieve.library.records import Audit as Audit
+    from pairsieve.library.records import ClusterList as ClusterList
+    from pairsieve.library.records import DrawnSample as DrawnSample
+    from pairsieve.library.records import Evaluation as Evaluation
+    from pairsieve.library.records import ImportedAnswers as ImportedAnswers
+    from pairsieve.library.records import MatchList as MatchList
+    from pairsieve.library.records import OperatingPoint as OperatingPoint
+    from pairsieve.library.records import Question as Question
+    from pairsieve.library.records import QuestionFile as QuestionFile
+    from pairsieve.library.records import Report as Report
+    from pairsieve.library.records import RoundStatus as RoundStatus
+    from pairsieve.library.records import Status as Status
+    from pairsieve.scorer import Scorer as Scorer
+    from pairsieve.scorer import load_scorer as load_scorer
+    from pairsieve.serving import Service as Service
+    from pairsieve.tasks import Collection as Collection
+    from pairsieve.tasks import Split as Split
+    from pairsieve.tasks import Task as Task
+    from pairsieve.tasks import load_task as load_task
+    from pairsieve.tasks import save_task as save_task
+    from pairsieve.tasks import tables_task, texts_task
 
-__version__ = "0.1.0"
-__all__ = [
-    "Campaign",
-    "Collection",
-    "Estimate",
-    "Evaluation",
-    "InputError",
-    "Listed",
-    "PairsieveError",
-    "Question",
-    "Report",
-    "Service",
-    "Split",
-    "Step",
-    "Task",
-    "__version__",
-    "answer_questions",
-    "audit_model",
-    "create_campaign",
-    "evaluate_embeddings",
-    "evaluate_model",
-    "explain_pair",
-    "export_model",
-    "find_clusters",
-    "find_matches",
-    "load_task",
-    "made_task",
-    "open_campaign",
-    "open_questions",
-    "save_task",
-    "task_from_tables",
-    "task_from_texts",
-    "write_report",
-]
+    task_from_tables, task_from_texts = tables_task, texts_task
 
-_ELSEWHERE = {
-    "Campaign": "campaign",
-    "Collection": "tasks",
-    "Estimate": "contracts",
-    "Service": "serving",
-    "Split": "tasks",
-    "Step": "campaign",
-    "Task": "tasks",
-    "load_task": "tasks",
-    "made_task": "demo",
-    "save_task": "tasks",
-    "task_from_tables": "tasks:tables_task",
-    "task_from_texts": "tasks:texts_task",
-}  # everything else in __all__ lives in the library
+__version__ = "0.2.0"
+
+_NAMES = {  # module: what it gives, as NAME or NAME=ITS_NAME_THERE
+    "campaign": "Campaign Step",
+    "contracts": "Estimate",
+    "demo": "synthetic_task",
+    "library.answers": "ModelAnswers answer_questions ask_language_model import_answers open_questions "
+    "write_questions",
+    "library.campaigns": "campaign_status create_campaign next_command open_campaign",
+    "library.evaluation": "audit_model draw_sample evaluate_embeddings evaluate_model evaluate_scores",
+    "library.handover": "export_model write_report",
+    "library.matches": "explain_pair find_clusters find_matches",
+    "library.records": "Audit ClusterList DrawnSample Evaluation ImportedAnswers MatchList OperatingPoint "
+    "Question QuestionFile Report RoundStatus Status",
+    "scorer": "Scorer load_scorer",
+    "serving": "Service",
+    "tasks": "Collection Split Task load_task save_task "
+    "task_from_tables=tables_task task_from_texts=texts_task",
+}
+_PLACES = {
+    name: (module, there or name)
+    for module, names in _NAMES.items()
+    for name, _, there in (each.partition("=") for each in names.split())
+}
+__all__ = sorted(["InputError", "PairsieveError", "__version__", *_PLACES])
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room, _, there = _ELSEWHERE.get(name, "library").partition(":")
-    found = getattr(import_module(f"{__name__}.{room}"), there or name)
+    module, there = _PLACES[name]
+    found = getattr(import_module(f"{__name__}.{module}"), there)
     globals()[name] = found  # the next time without a detour
     return found
 

@@ -1,10 +1,12 @@
-"""What was computed already, and is it still whole? A folder of artifacts, each named by what made it.
+"""A content-addressed store of what was computed: models, embeddings, lists, each named by what made it.
 
-An artifact is a folder of files (a model, embeddings, figures) under `<store>/<kind>/<name>`, where the
-name is the sha256 of the caller's key: a dict of JSON values that says everything the contents depend
-on. It is built beside its place, listed in `manifest.json` with the size and sha256 of every file,
-forced to disk, and renamed: it is there whole or not at all. On the way out sizes and checksums are
-compared; what is torn or altered is moved aside and built again, never used.
+An artifact is a folder of files under `<store>/<kind>/<name>`, where the name is the sha256 of the caller's
+key, a dict of JSON values that says everything the contents depend on, and of the format number of its kind:
+raise that number in `FORMATS` when an algorithm or a file changes, and no older artifact is read.
+
+It is built beside its place, listed in `manifest.json` with the size and sha256 of every file, forced to
+disk, and renamed: it is there whole or not at all. On the way out sizes and checksums are compared; what is
+torn or altered is moved aside and built again, never used.
 """
 
 from __future__ import annotations
@@ -16,20 +18,37 @@ import logging
 import os
 import shutil
 import socket
-import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.errors import ArtifactError
+from pairsieve.errors import ArtifactError, nearest
+from pairsieve.files import fsync, fsync_tree, locked
 
 MANIFEST = "manifest.json"
 BUILDING, BROKEN = ".building-", ".broken-"  # names of folders that are not artifacts (yet, any more)
+# The format number of every kind of artifact. Raise it when what is computed under the same key changes.
+FORMATS: dict[str, int] = {
+    "nearest": 1,  # of each text, and its cosine
+    "density": 1,  # of neighbours around each text
+    "candidates": 1,  # of the re-ranker, with their log-odds
+    "cross": 1,  # cross-encoders of experiments
+    "embedding-shard": 1,
+    "embeddings": 1,
+    "head": 1,  # weight and bias of a logistic regression
+    "matches": 1,  # bands of a list of matches
+    "model": 1,
+    "nearby": 1,
+    "out-of-fold": 1,
+    "reranker": 1,
+    "served-neighbours": 1,  # of the texts that a service holds
+    "selection": 1,  # the pairs that a round asks about
+    "tokens": 1,
+}
 _log = logging.getLogger("pairsieve")
 _under_way: set[str] = set()  # names of the folders this process is building, to tell them from stale ones
 
@@ -45,9 +64,7 @@ class ArtifactStore:
 
     def place(self, kind: str, key: Mapping[str, Any]) -> Path:
         """Where the artifact stands if it is there; touches nothing."""
-        if not kind or kind.startswith(".") or "/" in kind or os.sep in kind:
-            raise ValueError(f"the kind of an artifact is a plain folder name, not {kind!r}")
-        return self.folder / kind / key_digest(key)[:32]
+        return self.folder / kind / key_digest({"format": _format(kind), "key": key})[:32]
 
     def find(self, kind: str, key: Mapping[str, Any], check: bool = True) -> Path | None:
         """The artifact's folder if it is there whole, else None; without `check`, only sizes are compared."""
@@ -63,6 +80,22 @@ class ArtifactStore:
         if not place.is_dir():
             self._build(place, kind, key, build)
         return place
+
+    def arrays(
+        self,
+        kind: str,
+        key: Mapping[str, Any],
+        build: Callable[[], Mapping[str, NDArray[Any]]],
+        mmap: bool = False,
+    ) -> dict[str, NDArray[Any]]:
+        """The arrays of the artifact by name; `build()` gives them where it is missing or no longer whole."""
+
+        def write(folder: Path) -> None:
+            for name, values in build().items():
+                save_array(folder / f"{name}.npy", values)
+
+        place = self.get(kind, key, write)
+        return {file.stem: load_array(file, mmap) for file in sorted(place.glob("*.npy"))}
 
     def _build(self, place: Path, kind: str, key: Mapping[str, Any], build: Callable[[Path], None]) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -94,13 +127,13 @@ class ArtifactStore:
                 if place.is_dir():
                     return
             else:
-                _fsync(place.parent)
+                fsync(place.parent)
                 return
 
     def _drop_if_broken(self, place: Path, kind: str, key: Mapping[str, Any], check: bool) -> None:
         if not place.is_dir() or self._complaint(place, kind, key, check) is None:
             return
-        with _locked(self.folder / ".lock"):
+        with locked(self.folder / ".lock"):
             # Looked at again under the lock: another process may have put a whole one here meanwhile.
             complaint = self._complaint(place, kind, key, check) if place.is_dir() else None
             if complaint is None:
@@ -114,9 +147,7 @@ class ArtifactStore:
         """What is wrong with the artifact, in words; None where it is whole."""
         try:
             manifest = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
-            listed = {
-                str(name): (int(of["size"]), str(of["sha256"])) for name, of in manifest["files"].items()
-            }
+            listed = {name: (int(of["size"]), str(of["sha256"])) for name, of in manifest["files"].items()}
             made_by = (manifest["kind"], manifest["key"])
         except FileNotFoundError:
             return f"{MANIFEST} is missing"
@@ -147,9 +178,8 @@ class ArtifactStore:
     def _sweep(self) -> None:
         """Delete what dead processes of this machine left half built, and what was moved aside."""
         for folder in self.folder.glob("*/.b*-*"):
-            if folder.name.startswith(BROKEN) or (
-                folder.name.startswith(BUILDING) and _is_stale(folder.name)
-            ):
+            broken, building = folder.name.startswith(BROKEN), folder.name.startswith(BUILDING)
+            if broken or (building and _is_stale(folder.name)):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -162,6 +192,19 @@ def file_digest(path: Path) -> str:
     """sha256 of a file's contents."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def labels_digest(ids: NDArray[np.int64], labels: NDArray[np.bool_]) -> str:
+    """sha256 of labelled pairs, ids and labels (n,): names what models, figures and lists are made from."""
+    return hashlib.sha256(ids.tobytes() + b"\0" + labels.tobytes()).hexdigest()
+
+
+def array_digest(*arrays: NDArray[Any]) -> str:
+    """sha256 of arrays: their types, shapes and values."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype} {array.shape}\n".encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
@@ -177,10 +220,16 @@ def load_array(path: Path, mmap: bool = False) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise ArtifactError(
-            f"{path}: cannot be read as an array ({error}). Delete it; it is computed again."
-        ) from None
+        what = f"{path}: cannot be read as an array ({error})"
+        raise ArtifactError(f"{what}. Delete it; it is computed again.") from None
     return array
+
+
+def _format(kind: str) -> int:
+    if kind not in FORMATS:
+        what = f"no artifact is of kind {kind!r}"
+        raise ValueError(f"{what}. {nearest(kind, FORMATS)}. A new kind needs a number.")
+    return FORMATS[kind]
 
 
 def _canonical(key: Mapping[str, Any]) -> str:
@@ -208,26 +257,10 @@ def _write_manifest(folder: Path, kind: str, key: Mapping[str, Any]) -> None:
                 "Write a copy of what it points to."
             )
         listed[name] = {"size": path.stat().st_size, "sha256": file_digest(path)}
-        _fsync(path)
-    words = json.dumps(
-        {"format": 1, "kind": kind, "key": dict(key), "files": listed}, indent=1, sort_keys=True
-    )
-    (folder / MANIFEST).write_text(words + "\n", encoding="utf-8")
-    _fsync(folder / MANIFEST)
-    for path in folder.rglob("*"):
-        if path.is_dir():
-            _fsync(path)
-    _fsync(folder)
-
-
-def _fsync(path: Path) -> None:
-    if path.is_dir() and os.name == "nt":
-        return  # Windows has no handle on a folder to force
-    handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    manifest = {"format": FORMATS[kind], "kind": kind, "key": dict(key), "files": listed}
+    text = json.dumps(manifest, indent=1, sort_keys=True)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    fsync_tree(folder)
 
 
 def _is_stale(name: str) -> bool:
@@ -240,10 +273,8 @@ def _is_stale(name: str) -> bool:
         return name not in _under_way
     try:
         os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)
     return False
 
 
@@ -267,16 +298,3 @@ def _disk_full(beside: Path, kind: str, place: Path) -> ArtifactError:
         f"space ran out, and it needs more; {free / 2**20:,.1f} MiB were free beside them. "
         "Nothing half-written is kept. Free some space or move the folder to a larger disk, and run again."
     )
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One process at a time; released by the system if the process dies. Without locks on Windows."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

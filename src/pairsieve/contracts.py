@@ -1,11 +1,13 @@
-"""What do the parts promise each other? The protocols at the seams, and the small records they pass."""
+"""Protocols between the packages (label source, strategy, shards) and the small records they pass.
+
+The protocols of models, `Matcher` and `Learner`, stand in `pairsieve.models.interface`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,8 +74,8 @@ class RoundView(Protocol):
     def closest(self, logit: float, count: int) -> ScoredPairs:
         """The `count` unasked pairs whose logit lies nearest to `logit`."""
 
-    def doubtful(self, count: int) -> ScoredPairs:
-        """Up to `count` unasked candidates that a second look (words, rivals) leaves nearest to one half."""
+    def closest_reranked(self, logit: float, count: int) -> ScoredPairs:
+        """Up to `count` unasked candidates whose log-odds by the re-ranker lie nearest to `logit`."""
 
     def static(self, count: int) -> ScoredPairs:
         """The `count` unasked pairs nearest by the pre-trained encoder."""
@@ -91,36 +93,10 @@ class Strategy(Protocol):
     def __call__(self, view: RoundView, budget: int, rng: np.random.Generator) -> Selection: ...
 
 
-class Matcher(Protocol):
-    """A trained scorer: the logit of a pair is `weight * cosine + bias`, with weight at least 0."""
-
-    weight: float
-    bias: float
-
-    def embed(self, texts: Sequence[str], side: str = "left") -> NDArray[np.float32]:
-        """Unit rows, one per text. `side` is "left" or "right"; only directed matchers tell them apart."""
-
-    def save(self, folder: Path) -> None:
-        """Write a sentence-transformers folder with the head beside it."""
-
-
-class Learner(Protocol):
-    """Fits a fresh matcher on everything answered so far."""
-
-    name: str
-
-    def pretrained(self) -> Matcher:
-        """The encoder as it comes, with the identity head: its cosine is its logit."""
-
-    def fit(
-        self,
-        left_texts: Sequence[str],
-        right_texts: Sequence[str],
-        ids: Ids,
-        labels: NDArray[np.bool_],
-        rng: np.random.Generator,
-    ) -> Matcher:
-        """`ids` index rows of the two text lists (the same list twice for one collection)."""
+Work: TypeAlias = Callable[..., Any]
+Shards: TypeAlias = Sequence[tuple[Any, ...]]  # the arguments of each call of `work`
+Pieces: TypeAlias = Sequence[tuple[int, Sequence[str]]]  # position of a piece, and its texts
+Results: TypeAlias = Iterator[tuple[int, Any]]  # position of a shard or piece, and its result
 
 
 class MapShards(Protocol):
@@ -144,23 +120,15 @@ class MapShards(Protocol):
     def share(self, value: Any) -> Any:
         """A handle on what many shards need; as an argument of a shard it arrives as the value itself."""
 
-    def map(
-        self, work: Callable[..., Any], shards: Sequence[tuple[Any, ...]], words: str = ..., gpu: bool = False
-    ) -> Iterator[tuple[int, Any]]:
+    def map(self, work: Work, shards: Shards, desc: str = ..., gpu: bool = False) -> Results:
         """(position of a shard, `work(*shard)`) as they finish, in any order; `gpu`: each needs one."""
 
     def map_texts(
-        self,
-        work: Callable[[Any, list[str]], NDArray[np.float32]],
-        shared: Any,
-        pieces: Sequence[tuple[int, Sequence[str]]],
-        words: str = ...,
-        gpu: bool = False,
-    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """(number of a piece, `work(shared, texts)`), as a stream; `shared` is a value, not a handle."""
+        self, work: Work, shared: Any, pieces: Pieces, desc: str = ..., gpu: bool = False
+    ) -> Results:
+        """(position of a piece, `work(shared, texts)`), as a stream; `shared` is a value, not a handle."""
 
 
 def generator_for(seed: int, round: int, purpose: str) -> np.random.Generator:
     """The random numbers of one purpose in one round: the same whenever and wherever they are drawn."""
-    words = np.frombuffer(purpose.encode(), dtype=np.uint8).astype(np.uint32)
-    return np.random.default_rng(np.random.SeedSequence([seed, round, *words.tolist()]))
+    return np.random.default_rng(np.random.SeedSequence([seed, round, *purpose.encode()]))

@@ -1,4 +1,4 @@
-"""What does it do for me, in three minutes, on my own machine? The method on a made collection of questions.
+"""The demo: three strategies spend the same labels on a synthetic collection of questions, in minutes.
 
 Half of the clusters are the pool to ask about, the other half is the test nobody learns from. Three
 strategies spend the same budget; the table shows what each one's labels were worth over ALL test pairs,
@@ -7,8 +7,6 @@ and what a balanced sample of pairs would have claimed.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,43 +14,45 @@ from typing import Any
 import numpy as np
 
 from pairsieve.campaign import Campaign, create_campaign
+from pairsieve.measure.figures import exact_figures
 from pairsieve.pairs import AllPairs, Ids, ScoredPairs, pair_rows
 from pairsieve.report.plots import learning_curves
-from pairsieve.search.crowding import crowds, lengths
-from pairsieve.search.leaning import leans, nearest
-from pairsieve.settings import Schedule, write_atomically
-from pairsieve.synthetic import MadeQuestions, made_questions
+from pairsieve.scorer import score_space
+from pairsieve.settings import Schedule
+from pairsieve.synthetic import SyntheticQuestions, synthetic_questions
+from pairsieve.tables import write_table
 from pairsieve.tasks import Collection, Split, Task, load_task, save_task
 
 STRATEGIES = ("uncertainty", "static", "random")
 SCHEDULE = Schedule(first_batch=256, growth=1.5, rounds=7)  # 8,236 labels
 
 
-def made_task(texts: int, seed: int) -> Task:
-    """The made questions as a task: clusters shuffled, half of the questions each for train and test."""
-    made = made_questions(texts, seed)
-    clusters = np.random.default_rng([seed, 1]).permutation(int(made.cluster.max()) + 1)
+def synthetic_task(texts: int, seed: int) -> Task:
+    """The synthetic questions as a task: clusters shuffled, half of the questions each for train and test."""
+    questions = synthetic_questions(texts, seed)
+    clusters = np.random.default_rng([seed, 1]).permutation(int(questions.cluster.max()) + 1)
     place = np.empty(len(clusters), np.int64)
     place[clusters] = np.arange(len(clusters))
-    sizes = np.bincount(made.cluster, minlength=len(clusters))[clusters]
-    in_train = (np.cumsum(sizes) - sizes / 2 <= len(made.texts) / 2)[place][made.cluster]
+    sizes = np.bincount(questions.cluster, minlength=len(clusters))[clusters]
+    in_train = (np.cumsum(sizes) - sizes / 2 <= len(questions.texts) / 2)[place][questions.cluster]
     splits = {
-        "train": _part("train", made, np.flatnonzero(in_train)),
-        "test": _part("test", made, np.flatnonzero(~in_train)),
+        "train": _split("train", questions, np.flatnonzero(in_train)),
+        "test": _split("test", questions, np.flatnonzero(~in_train)),
     }
-    provenance = {"source": "pairsieve.synthetic", "texts": len(made.texts), "seed": seed}
-    return Task("made-questions", "equivalence", splits, provenance, {})
+    provenance = {"source": "pairsieve.synthetic", "texts": len(questions.texts), "seed": seed}
+    return Task("synthetic-questions", "equivalence", splits, provenance, {})
 
 
-def _part(name: str, made: MadeQuestions, rows: Ids) -> Split:
-    texts = Collection([made.keys[r] for r in rows.tolist()], [made.texts[r] for r in rows.tolist()])
+def _split(name: str, questions: SyntheticQuestions, rows: Ids) -> Split:
+    keys, texts = ([column[row] for row in rows.tolist()] for column in (questions.keys, questions.texts))
+    side = Collection(keys, texts)
     space = AllPairs(len(rows))
-    at = np.full(len(made.texts), -1)
+    at = np.full(len(questions.texts), -1)
     at[rows] = np.arange(len(rows))
-    stated = at[np.array(made.stated_negatives)]
+    stated = at[np.array(questions.stated_negatives)]
     inside = (stated >= 0).all(axis=1)
     negatives = np.unique(space.ids(*stated[inside].T))
-    return Split(name, space, texts, texts, same_cluster(made.cluster[rows]), negatives, True)
+    return Split(name, space, side, side, same_cluster(questions.cluster[rows]), negatives, True)
 
 
 def same_cluster(cluster: Ids) -> Ids:
@@ -74,15 +74,15 @@ def run_demo(
     schedule: Schedule = SCHEDULE,
     **settings: Any,
 ) -> dict[str, Any]:
-    """Make the task, run the campaigns, write the plot and the matches; returns what the table shows."""
+    """Write the task, run the campaigns, write the plot and the matches; returns what the table shows."""
     if not (out / "task" / "task.json").exists():
-        save_task(made_task(texts, seed), out / "task")
+        save_task(synthetic_task(texts, seed), out / "task")
     task = load_task(out / "task")
     train, test = task.splits["train"], task.splits["test"]
     total = AllPairs(len(train.left) + len(test.left))
     positives = len(train.positives) + len(test.positives)
     say(
-        f"{total.texts:,} made questions: {total.size:,} pairs, one in {total.size / positives:,.0f} "
+        f"{total.texts:,} synthetic questions: {total.size:,} pairs, one in {total.size / positives:,.0f} "
         f"matches. {train.space.size:,} pairs to ask about, {test.space.size:,} to measure on."
     )
     runs: dict[str, list[dict[str, Any]]] = {}
@@ -98,6 +98,7 @@ def run_demo(
                 seed=seed,
                 measure_splits=("test",),
                 seed_set="random" if strategy == "random" else "static",
+                reranker="off",  # strategies are compared by the bi-encoder that chooses
                 **settings,
             )
         campaigns[strategy] = Campaign(folder, out / "cache")
@@ -105,10 +106,11 @@ def run_demo(
         campaigns[strategy].run(lambda words: say(f"  {words}"))
         runs[strategy] = [_row(row) for row in campaigns[strategy].status()["rounds"]]
     best = campaigns["uncertainty"]
-    frozen = best.measure(best.matcher(0), test, 0)
-    title = f"{test.space.size:,} made pairs, one in {test.space.size / len(test.positives):,.0f} matches"
-    start = frozen["average_precision"]["value"]
-    learning_curves(runs, out / "learning-curves.png", title, start)
+    scan = best.score(test, 0).scan
+    frozen = exact_figures(scan, test.positives, test.stated_negatives)[0].as_json()
+    one_in = test.space.size / len(test.positives)
+    title = f"{test.space.size:,} synthetic pairs, one in {one_in:,.0f} matches"
+    learning_curves(runs, out / "learning-curves.png", title, frozen["average_precision"]["value"])
     found = _matches(best, train, test)
     _write_matches(out / "matches.csv", train, test, found)
     return {
@@ -139,31 +141,27 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
 
 def _matches(campaign: Campaign, train: Split, test: Split) -> ScoredPairs:
     """Every pair of the whole collection that the last model gives a probability of at least one half."""
-    number = campaign.latest()
-    matcher = campaign.matcher(number)
-    rows = np.concatenate([campaign.plain_embeddings(matcher, part, number)[0] for part in (train, test)])
-    space = AllPairs(len(rows))
-    (leant,) = leans(space, nearest(campaign.plain_scan, space, rows, None), campaign.leaning)
-    rows = leant.all_mixed(rows, rows)
-    near, _ = crowds(campaign.plain_scan, space, rows, None)
-    scan = campaign.scan(space, rows * lengths(near, campaign.crowding)[:, None], None)
+    scorer, scores = campaign.scorer(), campaign.trainer.scores
+    model = campaign.trainer.model_key(campaign.labels(campaign.latest()))
+    rows = np.concatenate([scores.unit_rows(scorer.matcher, split, model)[0] for split in (train, test)])
+    texts = (*train.left.texts, *test.left.texts)
+    scored = score_space(scorer, AllPairs(len(rows)), (texts, texts), (rows, None), scores.open_scan)
     pieces: list[tuple[Ids, Any]] = []
-    scan.collect(-matcher.bias / matcher.weight, 2.0, lambda ids, scores: pieces.append((ids, scores)))
+    scored.scan.collect(scorer.even_odds, 2.0, lambda ids, values: pieces.append((ids, values)))
     ids = np.concatenate([np.empty(0, np.int64), *(piece[0] for piece in pieces)])
-    cosines = np.concatenate([np.empty(0, np.float32), *(piece[1] for piece in pieces)])
-    return ScoredPairs.of(ids, 1 / (1 + np.exp(-(matcher.weight * cosines + matcher.bias))))
+    found = np.concatenate([np.empty(0, np.float32), *(piece[1] for piece in pieces)])
+    return ScoredPairs.of(ids, scorer.probabilities(found))
 
 
 def _write_matches(path: Path, train: Split, test: Split, found: ScoredPairs) -> None:
     keys, texts = (*train.left.keys, *test.left.keys), (*train.left.texts, *test.left.texts)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["probability", "key_a", "key_b", "text_a", "text_b"])
-    left, right = pair_rows(found.ids)
-    for at in np.lexsort((found.ids, -found.scores)).tolist():
-        a, b = int(left[at]), int(right[at])
-        writer.writerow([f"{found.scores[at]:.4f}", keys[a], keys[b], texts[a], texts[b]])
-    write_atomically(path, text.getvalue())
+    order = np.lexsort((found.ids, -found.scores))
+    a, b = (rows[order].tolist() for rows in pair_rows(found.ids))
+    columns = {"probability": [f"{probability:.4f}" for probability in found.scores[order].tolist()]}
+    for name, values in (("key", keys), ("text", texts)):
+        for side, rows in (("a", a), ("b", b)):
+            columns[f"{name}_{side}"] = [values[row] for row in rows]
+    write_table(path, dict.fromkeys(columns, "string"), columns)
 
 
 def demo_table(result: dict[str, Any]) -> str:
@@ -172,19 +170,16 @@ def demo_table(result: dict[str, Any]) -> str:
     lines = [
         f"Test: {result['test_pairs']:,} pairs, one in {one_in:,.0f} matches. Every figure below is exact.",
         "",
-        "                        labels   matches   all test pairs     what a balanced sample",
-        "                        bought     found       AP    P@R20    would claim: AP     F1",
+        "                                 matches   all test pairs     what a balanced sample",
+        "                        labels     found       AP    P@R20    would claim: AP     F1",
         _line("before any label", result["frozen"]),
     ]
     lines += [_line(name, rows[-1]) for name, rows in result["strategies"].items()]
     adaptive, random = (result["strategies"][name][-1] for name in ("uncertainty", "random"))
-    chosen = (
-        f"Of {adaptive['labels']:,} labels, {adaptive['positives']:,} were matches when the model chose, "
-        f"{random['positives']:,} at random."
-    )
+    chosen = f"{adaptive['positives']:,} were matches when the model chose"
     lines += [
         "",
-        chosen,
+        f"Of {adaptive['labels']:,} labels, {chosen}, {random['positives']:,} at random.",
         f"Learning curves: {result['plot']}",
         f"{result['matches']:,} matches among {result['pairs']:,} pairs: {result['matches_file']}",
     ]

@@ -1,4 +1,4 @@
-"""What can go wrong, and how it is said: every message names what, where, why, and what to do next.
+"""The exceptions of pairsieve: every message names what, where, why, and what to do next.
 
 PairsieveError                 anything pairsieve reports in words; the command line exits with 2
 ├── InputError                 a file, table, array or option that cannot be used as it is
@@ -27,8 +27,8 @@ class InputError(PairsieveError):
     def __init__(self, what: str, *, where: str = "", why: str = "", remedy: str = "") -> None:
         self.what, self.where, self.why, self.remedy = what, where, why, remedy
         head = f"{where}: {what}" if where else what
-        parts = [sentence(head), sentence(why), sentence(remedy)]
-        super().__init__(" ".join(part for part in parts if part))
+        sentences = [sentence(head), sentence(why), sentence(remedy)]
+        super().__init__(" ".join(each for each in sentences if each))
 
 
 class SettingsError(PairsieveError):

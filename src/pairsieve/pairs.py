@@ -1,4 +1,4 @@
-"""Which pairs are there, and what is each one called?
+"""Pair spaces, pair ids, and scored pairs.
 
 A pair space is every pair that could match: all distinct unordered pairs of one collection
 (`AllPairs`), or the cross product of two (`CrossPairs`). A pair has one id, `left << 32 | right` as
@@ -8,9 +8,8 @@ their ids. All of it is integer arithmetic on arrays, exact for collections of a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -51,6 +50,7 @@ class AllPairs:
     """All distinct unordered pairs of one collection of `texts` texts."""
 
     texts: int
+    symmetric: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_count(self.texts)
@@ -62,10 +62,6 @@ class AllPairs:
     @property
     def shape(self) -> tuple[int, int]:
         return self.texts, self.texts
-
-    @property
-    def symmetric(self) -> bool:
-        return True
 
     def ids(self, left: ArrayLike, right: ArrayLike) -> Ids:
         """Canonical ids: the smaller row number becomes `left`."""
@@ -99,7 +95,7 @@ class AllPairs:
 
     def sample(self, count: int, rng: np.random.Generator, outside: Ids | None = None) -> Ids:
         """`count` distinct pairs drawn uniformly from those not in the sorted array `outside`; sorted."""
-        return _sample(self.size, self.ranks, self.unrank, count, rng, outside)
+        return _sample(self, count, rng, outside)
 
 
 @dataclass(frozen=True)
@@ -108,6 +104,7 @@ class CrossPairs:
 
     left: int
     right: int
+    symmetric: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _check_count(self.left)
@@ -120,10 +117,6 @@ class CrossPairs:
     @property
     def shape(self) -> tuple[int, int]:
         return self.left, self.right
-
-    @property
-    def symmetric(self) -> bool:
-        return False
 
     def ids(self, left: ArrayLike, right: ArrayLike) -> Ids:
         return pair_ids(left, right)
@@ -144,7 +137,7 @@ class CrossPairs:
 
     def sample(self, count: int, rng: np.random.Generator, outside: Ids | None = None) -> Ids:
         """`count` distinct pairs drawn uniformly from those not in the sorted array `outside`; sorted."""
-        return _sample(self.size, self.ranks, self.unrank, count, rng, outside)
+        return _sample(self, count, rng, outside)
 
 
 PairSpace: TypeAlias = AllPairs | CrossPairs
@@ -196,25 +189,18 @@ def _check_count(texts: int) -> None:
         raise ValueError(f"a collection of {texts:,} texts; at most {MOST_TEXTS:,} have a pair id")
 
 
-def _sample(
-    size: int,
-    ranks_of: Callable[[Ids], Ids],
-    unrank: Callable[[Ids], Ids],
-    count: int,
-    rng: np.random.Generator,
-    outside: Ids | None,
-) -> Ids:
-    excluded = ranks_of(outside) if outside is not None else np.empty(0, np.int64)
-    free = size - len(excluded)
+def _sample(space: PairSpace, count: int, rng: np.random.Generator, outside: Ids | None) -> Ids:
+    excluded = space.ranks(outside) if outside is not None else np.empty(0, np.int64)
+    free = space.size - len(excluded)
     if count > free:
         raise PoolExhausted(
-            f"asked for {count:,} pairs, {free:,} remain of {size:,} "
+            f"asked for {count:,} pairs, {free:,} remain of {space.size:,} "
             f"({len(excluded):,} are excluded). Lower the number asked for."
         )
     drawn = _distinct(free, count, rng)
     # The r-th free rank stands behind as many excluded ones as have at most r free ranks before them.
     free_before = excluded - np.arange(len(excluded))
-    return unrank(np.sort(drawn + np.searchsorted(free_before, drawn, side="right")))
+    return space.unrank(np.sort(drawn + np.searchsorted(free_before, drawn, side="right")))
 
 
 def _distinct(free: int, count: int, rng: np.random.Generator) -> Ids:

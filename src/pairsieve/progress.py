@@ -1,10 +1,10 @@
-"""How does long work show itself? One bar on stderr, silent where nobody watches."""
+"""Progress bars on stderr, silent where stderr is no terminal."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 Item = TypeVar("Item")
 
@@ -13,17 +13,30 @@ class Bar(Protocol):
     """What long work may do with its bar."""
 
     def update(self, n: float = 1) -> object: ...
-
+    def __enter__(self) -> Bar: ...
+    def __exit__(self, *error: Any) -> None: ...
     def close(self) -> None: ...
 
 
 def bar(total: int, words: str, unit: str = "it") -> Bar:
     """A progress bar on stderr; shown only on a terminal, so that logs and pipes stay clean."""
+    shown: Bar = _tqdm(None, words, unit, total)
+    return shown
+
+
+def tracked(items: Iterable[Item], words: str, unit: str = "it") -> Iterable[Item]:
+    """`items`, with a bar that moves as they are taken."""
+    shown: Iterable[Item] = _tqdm(items, words, unit)
+    return shown
+
+
+def _tqdm(items: Any, words: str, unit: str, total: int | None = None) -> Any:
     from tqdm import tqdm
 
-    made: Bar = tqdm(
-        total=total,
+    return tqdm(
+        items,
         desc=words,
+        total=total,
         unit=unit,
         unit_scale=True,
         file=sys.stderr,
@@ -31,14 +44,3 @@ def bar(total: int, words: str, unit: str = "it") -> Bar:
         delay=0.5,  # work that is done at once, as each batch of a service, shows nothing
         leave=False,
     )
-    return made
-
-
-def tracked(items: Iterable[Item], words: str, total: int | None = None) -> Iterable[Item]:
-    """`items`, with a bar that moves as they are taken."""
-    from tqdm import tqdm
-
-    shown: Iterable[Item] = tqdm(
-        items, desc=words, total=total, file=sys.stderr, disable=not sys.stderr.isatty(), leave=False
-    )
-    return shown

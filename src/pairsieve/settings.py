@@ -1,4 +1,4 @@
-"""What was this campaign told to do? The campaign file `campaign.toml` <-> frozen, validated settings.
+"""The settings of a campaign: the file `campaign.toml` <-> frozen, validated dataclasses.
 
 Every setting is declared once, with its default, its meaning and what is allowed; the file's comments,
 the checks and the error messages are made from that. A key that nobody knows is an error that names
@@ -13,14 +13,15 @@ import math
 import os
 import re
 import tomllib
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from pairsieve.errors import SettingsError, nearest
+from pairsieve.files import write_text
 
+FORMAT = 2  # of campaign folders: one scorer, in the field's words
 CAMPAIGN_FILE = "campaign.toml"
 MOST_LABELS = 10**12  # a schedule beyond this is a slip of the pen, not a budget
 
@@ -46,53 +47,39 @@ def _number(low: float, high: float, optional: bool = False) -> Rule:
     return Rule(f"a number from {low:g} to {high:g}" + (", or left out" if optional else ""), holds)
 
 
-def _is_text(value: Any, empty: bool) -> bool:
+def _is_text(value: Any, empty: bool = False) -> bool:
     if not isinstance(value, str) or not (empty or value.strip()):
         return False
     return not any("\ud800" <= letter <= "\udfff" for letter in value)  # half a character: not UTF-8
-
-
-def _text(empty: bool = False) -> Rule:
-    words = "a text, which may be empty" if empty else "a text that is not empty"
-    return Rule(words, lambda v: _is_text(v, empty))
 
 
 def _one_of(*names: str) -> Rule:
     return Rule("one of " + ", ".join(map(repr, names)), lambda v: isinstance(v, str) and v in names)
 
 
-def _device() -> Rule:
-    return Rule(
-        "'auto', 'cpu', 'cuda' or 'cuda:N'",
-        lambda v: isinstance(v, str) and re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?", v) is not None,
-    )
-
-
-def _flag() -> Rule:
-    return Rule("true or false", lambda v: isinstance(v, bool))
-
-
-def _names() -> Rule:
-    return Rule(
-        "a list of different texts, none empty",
-        lambda v: isinstance(v, tuple) and all(_is_text(n, empty=False) for n in v) and len({*v}) == len(v),
-    )
-
-
-def _about(meaning: str, rule: Rule) -> dict[str, Any]:
-    return {"meaning": meaning, "rule": rule}
+_TEXT = Rule("a text that is not empty", _is_text)
+_ANY_TEXT = Rule("a text, which may be empty", lambda v: _is_text(v, empty=True))
+_FLAG = Rule("true or false", lambda v: isinstance(v, bool))
+_NAMES = Rule(
+    "a list of different texts, none empty",
+    lambda v: isinstance(v, tuple) and all(map(_is_text, v)) and len({*v}) == len(v),
+)
+_DEVICE = Rule(
+    "'auto', 'cpu', 'cuda' or 'cuda:N'",
+    lambda v: isinstance(v, str) and re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?", v) is not None,
+)
 
 
 def _setting(default: Any, meaning: str, rule: Rule) -> Any:
-    return field(default=default, metadata=_about(meaning, rule))
+    return field(default=default, metadata={"meaning": meaning, "rule": rule})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How many labels each round buys: nᵢ = first_batch · growthⁱ⁻¹ (the paper: 2048 and 3/2)."""
+    """How many labels each round asks for: nᵢ = first_batch · growthⁱ⁻¹ (the paper: 2048 and 3/2)."""
 
-    first_batch: int = _setting(2048, "labels bought in round 1", _whole(1, 10**9))
-    growth: float = _setting(1.5, "each round buys this many times the last", _number(1, 100))
+    first_batch: int = _setting(2048, "labels asked for in round 1", _whole(1, 10**9))
+    growth: float = _setting(1.5, "each round asks for this many times the last", _number(1, 100))
     rounds: int = _setting(4, "rounds in all; the paper: 4 on WikiQA, 10 on QQP", _whole(1, 1000))
 
     def __post_init__(self) -> None:
@@ -100,63 +87,69 @@ class Schedule:
         last = math.log(self.first_batch) + (self.rounds - 1) * math.log(self.growth)
         if last > math.log(MOST_LABELS):  # in logarithms, so that no power overflows
             raise SettingsError(
-                f"schedule: round {self.rounds} would buy {self.first_batch} · {self.growth:g}^"
+                f"schedule: round {self.rounds} would ask for {self.first_batch} · {self.growth:g}^"
                 f"{self.rounds - 1} labels, more than {MOST_LABELS:,}. "
                 "Lower schedule.rounds, schedule.growth or schedule.first_batch."
             )
 
     def batches(self) -> tuple[int, ...]:
-        """Labels bought in each round: nᵢ to the nearest whole number, halves upward.
+        """Labels of each round: nᵢ to the nearest whole number, halves upward.
 
         From 2048 with 3/2, ten rounds are whole as they stand (2048 = 2¹¹): 232,100 in all.
         """
         return tuple(math.floor(self.first_batch * self.growth**i + 0.5) for i in range(self.rounds))
 
     def budget(self) -> int:
-        """Labels bought in all rounds together."""
+        """Labels of all rounds together."""
         return sum(self.batches())
 
 
 @dataclass(frozen=True, kw_only=True)
 class CampaignSettings:
-    """Everything a campaign was told. Names of plug-ins are looked up where the plug-ins live."""
+    """All settings of a campaign. Names of plug-ins are looked up where the plug-ins live."""
 
-    task: str = field(metadata=_about("folder of the task, seen from the campaign's own folder", _text()))
+    task: str = _setting(MISSING, "folder of the task, seen from the campaign's own folder", _TEXT)
     task_fingerprint: str = _setting(
-        "", "the task's contents when the campaign began; another task is refused", _text(empty=True)
+        "", "the task's contents when the campaign began; another task is refused", _ANY_TEXT
     )
-    split: str = _setting("train", "the split whose pairs are asked about", _text())
+    split: str = _setting("train", "the split whose pairs are asked about", _TEXT)
     measure_splits: tuple[str, ...] = _setting(
-        ("dev",), "splits measured after each round; needs their truth", _names()
+        ("dev",), "splits measured after each round; needs their truth", _NAMES
     )
-    strategy: str = _setting("uncertainty", "what picks the pairs from round 2 on", _text())
+    strategy: str = _setting("uncertainty", "what picks the pairs from round 2 on", _TEXT)
     seed_set: str = _setting(
         "static",
         "what picks the pairs of round 1: nearest by the untrained encoder, stated pairs, or at random",
         _one_of("static", "stated", "random"),
     )
-    encoder: str = _setting("all-MiniLM-L6-v2", "text encoder: a name or a folder", _text())
-    left_prefix: str = _setting("", "put before each left text, as some encoders want it", _text(empty=True))
-    right_prefix: str = _setting("", "put before each right text", _text(empty=True))
+    encoder: str = _setting("all-MiniLM-L6-v2", "text encoder: a name or a folder", _TEXT)
+    left_prefix: str = _setting("", "put before each left text, as some encoders need it", _ANY_TEXT)
+    right_prefix: str = _setting("", "put before each right text", _ANY_TEXT)
     max_length: int = _setting(128, "tokens of a text that are read", _whole(2, 100_000))
     separate_encoders: bool = _setting(
-        False, "train one encoder per side; for directed relations inside one collection", _flag()
+        False, "train one encoder per side; for directed relations inside one collection", _FLAG
     )
-    learner: str = _setting("auto", "how the matcher is trained; auto: what the device allows", _text())
+    learner: str = _setting("auto", "how the matcher is trained; auto: what the device allows", _TEXT)
     recipe: str = _setting(
         "best",
         "how the full learner trains, where it asks, and how pairs are scored: our best, or the paper's own",
         _one_of("best", "paper"),
     )
-    crowding: float | None = _setting(
+    hubness_correction: float | None = _setting(
         None,
-        "how much a pair counts less where its texts have near rivals; left out: 0.25, the paper's recipe 0",
+        "how much a pair counts less where its texts have near neighbours; left out: 0.25, paper's recipe 0",
         _number(0, 0.5, optional=True),
     )
-    leaning: float | None = _setting(
+    neighbour_smoothing: float | None = _setting(
         None,
-        "how much a text leans on its nearest; left out: 1, the paper's recipe 0",
+        "how much a text's row is averaged with its nearest neighbour's; left out: 1, paper's recipe 0",
         _number(0, 2, optional=True),
+    )
+    reranker: str = _setting(
+        "auto",
+        "second model over candidate pairs; auto: where out-of-fold labels rank better with it, "
+        "never under the paper's recipe",
+        _one_of("auto", "off", "on", "cross-encoder"),
     )
     learning_rate: float | None = _setting(
         None, "step size of training; left out: the encoder's own", _number(1e-9, 10, optional=True)
@@ -170,25 +163,25 @@ class CampaignSettings:
         100, "neighbours per text, unless search is exact; the paper: 100 WikiQA, 1000 QQP", _whole(1, 10**6)
     )
     recall_rows: int = _setting(256, "texts on which an index's recall is measured", _whole(1, 10**6))
-    seed: int = _setting(0, "of all random numbers", _whole(0, 2**63 - 1))
-    device: str = _setting("auto", "where the encoder runs", _device())
+    seed: int = _setting(0, "seed of all random numbers", _whole(0, 2**63 - 1))
+    device: str = _setting("auto", "where the encoder runs", _DEVICE)
     transitivity: bool = _setting(
-        False, "infer labels that follow from others instead of asking; one collection only", _flag()
+        False, "infer labels that follow from others instead of asking; one collection only", _FLAG
     )
     stop_when: str = _setting(
-        "", 'stop early by a rule such as "positives < 5% and labels >= 5000"', _text(empty=True)
+        "", 'stop early by a rule such as "positives < 5% and labels >= 5000"', _ANY_TEXT
     )
     ledger: str = _setting(
-        "ledger.sqlite", "questions and answers: a file in this folder, or a database's URL", _text()
+        "ledger.sqlite", "questions and answers: a file in this folder, or a database's URL", _TEXT
     )
     schedule: Schedule = field(
-        default_factory=Schedule, metadata={"meaning": "how many labels are bought, when"}
+        default_factory=Schedule, metadata={"meaning": "how many labels are asked for, when"}
     )
 
     def __post_init__(self) -> None:
         _check(self)
         if not isinstance(self.schedule, Schedule):
-            raise SettingsError(f"schedule is {self.schedule!r}. Allowed: a table with {_known('schedule')}.")
+            raise _no_schedule(self.schedule)
 
     def task_folder(self, campaign_folder: Path) -> Path:
         """The task's folder, found from the campaign's."""
@@ -214,14 +207,18 @@ def load_settings(path: Path) -> CampaignSettings:
         with path.open("rb") as file:
             given = tomllib.load(file)
     except FileNotFoundError:
-        raise SettingsError(
-            f"{path}: there is no campaign file. Create a campaign with: "
-            f"pairsieve init {path.parent} --task TASK"
-        ) from None
+        remedy = f"Create a campaign with: pairsieve init {path.parent} --task TASK"
+        raise SettingsError(f"{path}: there is no campaign file. {remedy}") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        what = f"{path}: cannot be read as TOML: {error}"
+        raise SettingsError(f"{what}. Correct the file and run again.") from None
+    if given.pop("format", None) != FORMAT:
         raise SettingsError(
-            f"{path}: cannot be read as TOML: {error}. Correct the file and run again."
-        ) from None
+            f"{path}: this campaign was begun by another version of pairsieve, whose scores mean something "
+            f"else (this one reads format = {FORMAT}). Its answers are safe in its ledger: "
+            f"take them out with the pairsieve that wrote them (pairsieve ledger export {path.parent}), and "
+            "begin a new campaign with pairsieve init."
+        )
     try:
         return settings_from(given)
     except SettingsError as error:
@@ -232,22 +229,20 @@ def settings_from(given: Mapping[str, Any]) -> CampaignSettings:
     """Settings from nested plain values, as TOML has them; what is left out has its default."""
     schedule = given.get("schedule", {})
     if not isinstance(schedule, Mapping):
-        raise SettingsError(f"schedule is {schedule!r}. Allowed: a table with {_known('schedule')}.")
+        raise _no_schedule(schedule)
     top = {key: value for key, value in given.items() if key != "schedule"}
     _refuse_unknown(top, CampaignSettings, "")
     _refuse_unknown(schedule, Schedule, "schedule.")
     if "task" not in top:
         raise SettingsError("task is missing: the folder of the task the campaign is about.")
-    values: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in top.items()
-    }
+    values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in top.items()}
     return CampaignSettings(**values, schedule=Schedule(**schedule))
 
 
 def save_settings(path: Path, settings: CampaignSettings) -> None:
     """Write the campaign file, whole or not at all, with the meaning of each key beside it."""
     try:
-        write_atomically(path, settings_text(settings))
+        write_text(path, settings_text(settings))
     except OSError as error:
         raise SettingsError(
             f"{path}: cannot be written ({error.strerror}); the file is as it was. "
@@ -258,6 +253,7 @@ def save_settings(path: Path, settings: CampaignSettings) -> None:
 def settings_text(settings: CampaignSettings) -> str:
     """The campaign file as text: `# meaning`, then `key = value`; a key left out is written as a comment."""
     lines = ["# Settings of a pairsieve campaign. Delete a line to have its default back.", ""]
+    lines += ["# how this file is written; leave it", f"format = {FORMAT}", ""]
     for part, table in ((settings, ""), (settings.schedule, "schedule")):
         if table:
             lines += [f"[{table}]"]
@@ -279,23 +275,6 @@ def settings_table() -> list[tuple[str, str, str, str]]:
     return rows
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a small file whole: written beside it, forced to disk, renamed; a crash leaves old or new."""
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
-    try:
-        with beside.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-        if os.name != "nt":  # the new name itself is on disk only when the folder is
-            folder = os.open(path.parent, os.O_RDONLY)
-            os.fsync(folder)
-            os.close(folder)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
 def _own_fields(part: Any) -> Iterator[Field[Any]]:
     return (each for each in fields(part) if "rule" in each.metadata)
 
@@ -309,14 +288,14 @@ def _check(part: Any, table: str = "") -> None:
             raise SettingsError(f"{table}{each.name} is {value!r}. Allowed: {rule.allowed}.{guess}")
 
 
-def _known(table: str) -> str:
-    kind = Schedule if table == "schedule" else CampaignSettings
-    return ", ".join(each.name for each in fields(kind))
+def _no_schedule(given: object) -> SettingsError:
+    known = ", ".join(each.name for each in fields(Schedule))
+    return SettingsError(f"schedule is {given!r}. Allowed: a table with {known}.")
 
 
 def _refuse_unknown(given: Mapping[str, Any], kind: type[Any], table: str) -> None:
     known = {each.name for each in fields(kind)}
-    moved = {each.name: "schedule." + each.name for each in fields(Schedule)} if not table else {}
+    moved = {each.name for each in fields(Schedule)} if not table else set()
     for key in given:
         if key in moved:
             raise SettingsError(f"{key} stands outside its table. Write it below [schedule].")

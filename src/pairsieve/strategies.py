@@ -1,4 +1,4 @@
-"""Which pairs are worth a label next? Plain functions: `strategy(view, budget, rng) -> Selection`.
+"""Query strategies, which pick the next pairs to label: `strategy(view, budget, rng) -> Selection`.
 
 A plug-in adds one through the entry point group `pairsieve.strategies` and proves it with
 `pairsieve.testing.check_strategy`.
@@ -47,13 +47,13 @@ def uncertainty(view: RoundView, budget: int, rng: np.random.Generator) -> Selec
     return Selection(view.closest(view.boundary, budget).ids, "uncertain")
 
 
-def second_look(view: RoundView, budget: int, rng: np.random.Generator) -> Selection:
-    """The candidates that a second look at words and rivals leaves in doubt; the bi-encoder's fill up."""
-    ids = view.doubtful(budget).ids
+def reranker_uncertainty(view: RoundView, budget: int, rng: np.random.Generator) -> Selection:
+    """The candidates whose probability by the re-ranker is nearest one half; the bi-encoder's fill up."""
+    ids = view.closest_reranked(0.0, budget).ids
     if len(ids) < budget:
         more = view.closest(view.boundary, budget).ids
         ids = np.sort(np.concatenate([ids, more[~is_member(more, ids)][: budget - len(ids)]]))
-    return Selection(ids, "uncertain at a second look")
+    return Selection(ids, "uncertain to the re-ranker")
 
 
 def stratified(positives: int, labels: int) -> Strategy:
@@ -81,9 +81,9 @@ def _by_oracle(
     truth = view.oracle()
     left = truth[~is_member(truth, view.asked)]
     _enough(positives, len(left), "positive pairs")
-    mine = rng.choice(left, positives, replace=False)
+    matches = rng.choice(left, positives, replace=False)
     others = view.space.sample(negatives, rng, outside=np.union1d(view.asked, truth))
-    return Selection(np.sort(np.concatenate([mine, others])), why)
+    return Selection(np.sort(np.concatenate([matches, others])), why)
 
 
 def _enough(wanted: int, there: int, what: str) -> None:
@@ -108,7 +108,7 @@ BUILT_IN: dict[str, tuple[Strategy, bool]] = {
     "static": (static, False),
     "adaptive": (adaptive, True),
     "uncertainty": (uncertainty, True),
-    "second-look": (second_look, True),
+    "reranker-uncertainty": (reranker_uncertainty, True),
     "stratified-all": (stratified_all, False),
 }
 

@@ -1,4 +1,4 @@
-"""What must a plug-in prove? A conformance kit for strategies, and the small view it runs on.
+"""The conformance kit for query strategies, `check_strategy`, and the small synthetic view it runs on.
 
     from pairsieve.testing import check_strategy
     check_strategy(my_strategy)
@@ -19,8 +19,8 @@ from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, ScoredPairs, i
 
 
 @dataclass
-class MadeView:
-    """A view of a space small enough to enumerate: scores are made, and so is the truth."""
+class SyntheticView:
+    """A view of a space small enough to enumerate: scores and truth are synthetic."""
 
     space: PairSpace
     asked: Ids = field(default_factory=lambda: np.empty(0, np.int64))
@@ -42,7 +42,7 @@ class MadeView:
     def closest(self, logit: float, count: int) -> ScoredPairs:
         return self.logits.without(self.asked).closest(logit, count)
 
-    def doubtful(self, count: int) -> ScoredPairs:
+    def closest_reranked(self, logit: float, count: int) -> ScoredPairs:
         some = self.logits.where(self.logits.ids % 3 == 0)  # candidates: fewer than all pairs
         return some.without(self.asked).closest(0.0, count)
 
@@ -59,10 +59,10 @@ class MadeView:
 
 def check_strategy(strategy: Strategy) -> None:
     """Raise AssertionError unless `strategy` keeps the contract: exactly `budget` distinct unasked pairs of
-    the space, the same ones for the same generator, probabilities that are some, and an error in words
+    the space, the same ones for the same generator, probabilities in (0, 1], and a `PairsieveError`
     when the pool is empty."""
     for space in (AllPairs(40), CrossPairs(15, 30)):
-        view = MadeView(space)
+        view = SyntheticView(space)
         for budget in (1, 7, 40):
             chosen = strategy(view, budget, np.random.default_rng(1))
             again = strategy(view, budget, np.random.default_rng(1))
@@ -77,8 +77,8 @@ def check_strategy(strategy: Strategy) -> None:
                 chance = chosen.inclusion_probability
                 assert chance.shape == (budget,), "one inclusion probability a pair"
                 assert ((chance > 0) & (chance <= 1)).all(), "an inclusion probability is in (0, 1]"
-            view = MadeView(space, asked=np.union1d(view.asked, chosen.ids))
-        everything = MadeView(space, asked=space.unrank(np.arange(space.size)))
+            view = SyntheticView(space, asked=np.union1d(view.asked, chosen.ids))
+        everything = SyntheticView(space, asked=space.unrank(np.arange(space.size)))
         try:
             chosen = strategy(everything, 5, np.random.default_rng(1))
         except PairsieveError:

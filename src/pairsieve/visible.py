@@ -1,4 +1,4 @@
-"""How is somebody else's text shown without harm? Every letter as it is, everything else made visible.
+"""Texts of unknown origin, escaped for a page or a terminal: control characters become visible.
 
 Control characters would move a terminal's cursor or be dropped by a browser, and marks that turn the
 direction of writing would turn the words around them as well.
@@ -18,7 +18,7 @@ _CONTROLS: dict[int, str] = {
 
 
 def visible(text: str, most: int | None = None) -> str:
-    """`text` in one line, fit for a page or a terminal; past `most` characters its length is told instead."""
+    """`text` in one line, fit for a page or a terminal; past `most` characters it is cut."""
     cut = text if most is None or len(text) <= most else text[:most]
     shown = cut.translate(_CONTROLS | _TURNING)
     return shown if len(cut) == len(text) else f"{shown}… ({len(text):,} characters)"

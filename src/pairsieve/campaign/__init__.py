@@ -1,4 +1,4 @@
-"""How are N labels spent? Rounds of choose → ask → train → measure, in one folder that can always go on.
+"""Campaigns: rounds of choose → ask → train → measure in one folder, in which a run can always go on.
 
     DIR/campaign.toml     the settings          DIR/artifacts/   selections, models, embeddings
     DIR/ledger.sqlite     questions, answers    DIR/rounds/      the figures of each round

@@ -1,9 +1,9 @@
-"""Can a campaign with these settings work on this task? Told before a label is bought, not in round 3."""
+"""Checks that settings fit the task and each other, before a label is bought."""
 
 from __future__ import annotations
 
+from pairsieve.advice import parse_stop_rule
 from pairsieve.errors import PoolExhausted, SettingsError, nearest
-from pairsieve.measure.stopping import parse_stop_rule
 from pairsieve.settings import CampaignSettings
 from pairsieve.strategies import strategy_named
 from pairsieve.tasks import Task
@@ -27,6 +27,12 @@ def check_settings(settings: CampaignSettings, task: Task) -> None:
             f"separate_encoders is set, and {settings.split} has one collection whose pairs have no left and "
             "right. Leave it out, or make the task with two collections."
         )
+    if settings.left_prefix != settings.right_prefix and space.symmetric:
+        raise SettingsError(
+            f"left_prefix {settings.left_prefix!r} and right_prefix {settings.right_prefix!r} differ, and "
+            f"{settings.split} has one collection: each of its texts stands left in some pairs and right in "
+            "others. Set both to the same text, or make the task with two collections."
+        )
     if settings.transitivity:
         check_transitive(space)
     if settings.stop_when:
@@ -35,5 +41,5 @@ def check_settings(settings: CampaignSettings, task: Task) -> None:
     if budget > space.size:
         raise PoolExhausted(
             f"the schedule asks for {budget:,} distinct pairs, {space.size:,} are in {settings.split}. "
-            "Lower --first-batch, --growth or --rounds."
+            "Lower `first_batch`, `growth` or `rounds`."
         )

@@ -1,4 +1,4 @@
-"""What was measured, and is it still what was written? Small sealed files, and a round in one line."""
+"""Figures of rounds in small files that are sealed with a sha256, and a round in one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pairsieve.errors import ArtifactError
-from pairsieve.settings import write_atomically
+from pairsieve.files import write_text
+from pairsieve.settings import CampaignSettings
 
 log = logging.getLogger("pairsieve")
 
@@ -20,7 +21,7 @@ def write_sealed(path: Path, row: dict[str, Any]) -> None:
     body = json.dumps(row, sort_keys=True)
     try:
         path.parent.mkdir(exist_ok=True)
-        write_atomically(path, json.dumps({"sha256": _seal(body), "figures": json.loads(body)}, indent=1))
+        write_text(path, json.dumps({"sha256": _seal(body), "figures": json.loads(body)}, indent=1))
     except OSError as error:
         raise ArtifactError(
             f"{path}: cannot be written ({error.strerror}). All that was done before is kept. "
@@ -56,6 +57,36 @@ def round_line(row: dict[str, Any]) -> str:
     spent = sum(row["seconds"].values())
     bought = f"{row['labels']:,} labels, {row['positives']:,} positives"
     return f"round {row['round']}: {bought}{quality} ({spent:.1f} s)"
+
+
+# What of the settings decides the scorer of a round, given its labels.
+DECIDING = (
+    *(
+        "split",
+        "encoder",
+        "left_prefix",
+        "right_prefix",
+        "max_length",
+        "separate_encoders",
+        "learner",
+        "recipe",
+    ),
+    *(
+        "hubness_correction",
+        "neighbour_smoothing",
+        "reranker",
+        "learning_rate",
+        "search",
+        "neighbours",
+        "seed",
+    ),
+)
+
+
+def settings_digest(settings: CampaignSettings, encoder: str) -> str:
+    """Names the settings that decide a scorer, and the encoder by its fingerprint."""
+    values = [getattr(settings, name) for name in DECIDING]
+    return _seal(json.dumps([*values, encoder]))
 
 
 def not_held_out(rows: Sequence[dict[str, Any]]) -> str:

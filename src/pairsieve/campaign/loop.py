@@ -1,4 +1,4 @@
-"""Where does a campaign stand, and what comes next? Running again is resuming.
+"""The rounds of a campaign: choose, ask, train, measure, advise. Running again is resuming.
 
 `next_step` reads the ledger and the figures and knows where the campaign is; there is no other state.
 Everything a step makes is an artifact under a key that names all it was made from, so what was finished
@@ -7,10 +7,7 @@ before a kill is found again, and a torn artifact is built again.
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,36 +15,25 @@ from typing import Any
 
 import numpy as np
 
-from pairsieve.artifacts import load_array, save_array
-from pairsieve.campaign.again import look_again
+from pairsieve.advice import Advice, SavedSelection, advise_after, stop_reason
+from pairsieve.advice.features import frozen_rows, similarity_features
+from pairsieve.artifacts import ArtifactStore, labels_digest, load_array
 from pairsieve.campaign.checks import check_settings
-from pairsieve.campaign.figures import read_json, read_sealed, round_line, write_sealed
-from pairsieve.campaign.guidance import (
-    advice_after,
-    answers_changed,
-    chosen_at,
-    infer_open,
-    known_pairs,
-    labels_digest,
-    save_opinion,
-    stop_reason,
-)
-from pairsieve.campaign.likeness import frozen_rows, likeness
+from pairsieve.campaign.figures import read_sealed, round_line, settings_digest, write_sealed
+from pairsieve.campaign.inference import infer_labels, unaskable_pairs
 from pairsieve.campaign.notebook import campaign_html
-from pairsieve.campaign.scoring import Scoring, digest_of
-from pairsieve.campaign.view import View
-from pairsieve.contracts import LabelSource, Selection, generator_for
-from pairsieve.errors import SettingsError
-from pairsieve.pairs import Ids, is_member, pair_rows
-from pairsieve.settings import (
-    CAMPAIGN_FILE,
-    CampaignSettings,
-    portable_task,
-    save_settings,
-)
+from pairsieve.campaign.scoring import SplitScorer, Stopwatch
+from pairsieve.campaign.selecting import selection_folder, selection_info
+from pairsieve.campaign.training import Labels, OutOfFold, Trainer
+from pairsieve.contracts import LabelSource, MapShards
+from pairsieve.errors import InputError, PairsieveError, SettingsError
+from pairsieve.files import locked
+from pairsieve.ledger import Ledger, open_ledger
+from pairsieve.pairs import Ids, pair_rows
+from pairsieve.scorer import ScoredSpace, Scorer
+from pairsieve.settings import CAMPAIGN_FILE, CampaignSettings, load_settings, portable_task, save_settings
 from pairsieve.sources import TruthSource
-from pairsieve.strategies import Named, strategy_named
-from pairsieve.tasks import load_task
+from pairsieve.tasks import Split, Task, load_task
 from pairsieve.tasks.task import shared_pairs
 
 
@@ -64,23 +50,21 @@ class Step:
 def next_step(counts: Sequence[Any], measured: set[int], rounds: int) -> Step:
     """Where a campaign stands: `counts` are the ledger's rounds, `measured` the rounds with figures."""
     by_round = {count.round: count for count in counts}
-    for number in range(1, rounds + 1):
-        if number not in by_round:
-            return Step("choose", number)
-        if by_round[number].open:
-            return Step("label", number, by_round[number].open)
-        if number not in measured:
-            return Step("train", number)
+    for round in range(1, rounds + 1):
+        if round not in by_round:
+            return Step("choose", round)
+        if by_round[round].open:
+            return Step("label", round, by_round[round].open)
+        if round not in measured:
+            return Step("train", round)
     return Step("finished", rounds)
 
 
 def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaign:
     """A new campaign folder. Settings that cannot work (names, splits, budget) are refused here."""
     if (folder / CAMPAIGN_FILE).exists():
-        raise SettingsError(
-            f"{folder} already holds a campaign. Go on with: pairsieve run {folder}, "
-            "or choose another folder."
-        )
+        go_on = f"Go on with: pairsieve run {folder}, or choose another folder."
+        raise SettingsError(f"{folder} already holds a campaign. {go_on}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SettingsError(f"{folder} exists and is not empty. Choose a new folder for the campaign.")
     task = load_task(task_folder)
@@ -89,17 +73,28 @@ def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaig
     if "measure_splits" not in settings:
         measurable = [n for n, s in task.splits.items() if s.has_truth and len(s.positives)]
         settings["measure_splits"] = tuple(n for n in ("dev",) if n in measurable)
-    made = CampaignSettings(
+    checked = CampaignSettings(
         task=portable_task(task_folder, folder), task_fingerprint=task.fingerprint, **settings
     )
-    check_settings(made, task)
+    check_settings(checked, task)
     folder.mkdir(parents=True, exist_ok=True)
-    save_settings(folder / CAMPAIGN_FILE, made)
+    save_settings(folder / CAMPAIGN_FILE, checked)
     return Campaign(folder)
 
 
-class Campaign(Scoring):
+class Campaign:
     """One campaign folder. Cheap to open; models and texts are read when a step needs them."""
+
+    def __init__(self, folder: Path, cache: Path | None = None, shards: MapShards | None = None) -> None:
+        """`cache`: a folder of embeddings shared with other campaigns; without it they stay in `folder`.
+        `shards`: the machines that embed and scan (see distributed/); None is this one."""
+        self.folder = Path(folder)
+        self.settings = load_settings(self.folder / CAMPAIGN_FILE)
+        self.store = ArtifactStore(self.folder / "artifacts")
+        self._shared = ArtifactStore(cache) if cache else self.store
+        self._shards = shards
+        self._watch = Stopwatch()
+        self._scorer: tuple[str, Scorer] | None = None
 
     def __repr__(self) -> str:
         return f"Campaign({str(self.folder)!r})"
@@ -107,308 +102,328 @@ class Campaign(Scoring):
     def _repr_html_(self) -> str:
         return campaign_html(self.status())
 
+    # ── what a campaign consists of ─────────────────────────────────────────────────────────────
+
     @cached_property
-    def strategy(self) -> Named:
-        return strategy_named(self.settings.strategy)
+    def task(self) -> Task:
+        folder = self.settings.task_folder(self.folder)
+        task = load_task(folder)
+        if task.fingerprint != self.settings.task_fingerprint:
+            raise SettingsError(
+                f"{self.folder} belongs to another task: it began with "
+                f"{self.settings.task_fingerprint[:12]}, {folder} now holds {task.fingerprint[:12]}. "
+                "Put the old task folder back, or begin a new campaign with: pairsieve init"
+            )
+        return task
+
+    @property
+    def split(self) -> Split:
+        """The split whose pairs are asked about."""
+        return self.task.splits[self.settings.split]
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return open_ledger(self.settings.ledger_place(self.folder), self.settings.task_fingerprint)
+
+    @cached_property
+    def trainer(self) -> Trainer:
+        """Makes scorers from labels; opens the encoder."""
+        from pairsieve.models import encoder_named, learner_named
+
+        settings = self.settings
+        device = None if settings.device == "auto" else settings.device
+        encoder = encoder_named(*self._encoder_names, device)
+        encoder.token_cache.store = self._shared  # a collection is tokenised once, for all campaigns
+        more: dict[str, Any] = {"shared": False} if settings.separate_encoders else {}
+        if settings.learning_rate is not None:
+            more["learning_rate"] = settings.learning_rate
+        learner = learner_named(settings.learner, encoder, device, settings.recipe, **more)
+        scores = SplitScorer(self.split, settings, self.store, self._shared, self._shards, self._watch)
+        return Trainer(settings, learner, self.split, self.store, scores)
+
+    @property
+    def _encoder_names(self) -> tuple[str, int, str, str]:
+        settings = self.settings
+        return settings.encoder, settings.max_length, settings.left_prefix, settings.right_prefix
+
+    def labels(self, round: int) -> Labels:
+        """The labels up to a round."""
+        return Labels(*self.ledger.labels(through=round), round)
+
+    # ── the scorer of a round, and what it makes of a split ─────────────────────────────────────
+
+    def scorer(self, round: int | None = None) -> Scorer:
+        """The scorer of a round (the latest): what every list, figure and answer of the campaign rests on."""
+        labels = self.labels(self.trained_round() if round is None else round)
+        if not labels.round:
+            return self.trainer.bi_encoder(labels)
+        key = self.trainer.model_key(labels)
+        if self._scorer is None or self._scorer[0] != key:
+            self._scorer = key, self.trainer.scorer(labels)
+        return self._scorer[1]
+
+    def out_of_fold(self, round: int | None = None) -> OutOfFold:
+        """The labelled pairs of a round (the latest) as models score them that did not see them."""
+        return self.trainer.out_of_fold(self.labels(self.trained_round() if round is None else round))
+
+    def score(self, split: Split, round: int | None = None, scorer: Scorer | None = None) -> ScoredSpace:
+        """A split scored by the scorer of a round (the latest), or by another form of it, such as plain."""
+        round = self.trained_round() if round is None else round
+        model = self.trainer.model_key(self.labels(round))
+        return self.trainer.scores.score(scorer or self.scorer(round), split, model)
+
+    def latest(self) -> int:
+        """The last round whose questions are all answered; 0 before the first."""
+        done = [count.round for count in self.ledger.counts() if not count.open]
+        return max(done, default=0)
+
+    def trained_round(self, purpose: str = "") -> int:
+        """The latest round with a model; before the first an error in words, such as no model "to audit"."""
+        round = self.latest()
+        if round == 0:
+            what = "no round is complete yet" + (f", so there is no model {purpose}" if purpose else "")
+            raise InputError(what, where=str(self.folder), remedy=f"pairsieve run {self.folder}")
+        return round
+
+    # ── going on ────────────────────────────────────────────────────────────────────────────────
+
+    def run(self, say: Callable[[str], None] = lambda message: None) -> Step:
+        """Go on until finished, or until people owe answers. Returns where it stopped."""
+        busy = SettingsError(f"{self.folder} is being run by another process. Wait for it, or stop it first.")
+        with locked(self.folder / ".lock", busy):
+            check_settings(self.settings, self.task)  # the file may have been edited since `init`
+            if message := self._stale_message():
+                say(message)
+            while True:
+                step = self._next()
+                if step.name == "choose":
+                    selection = self.selection(step.round, self._unaskable(None))
+                    advice = self._advise(step.round - 1, selection) if step.round > 1 else None
+                    if advice and (reason := self._stop_reason(advice)):
+                        return Step("stopped", step.round - 1, reason=reason)
+                    self._ask(step.round, selection)
+                elif step.name == "label":
+                    self._answer(step.round)
+                    if len(self.ledger.open_questions(step.round, "train")):
+                        return self._next()
+                elif step.name == "train":
+                    self._watch.seconds.clear()
+                    say(round_line(self._measure(step.round)))
+                else:
+                    self._advise(step.round, None)
+                    return step
+
+    def step(self) -> Step:
+        """What comes next, without doing it."""
+        step = self._next()
+        if step.name == "choose" and step.round > 1:
+            advice = read_sealed(self._round_file("advice", step.round - 1))
+            if advice and (reason := self._stop_reason(Advice.from_json(advice))):
+                return Step("stopped", step.round - 1, reason=reason)
+        return step
+
+    def _next(self) -> Step:
+        measured = self.figures().keys() - self.stale_rounds().keys()
+        return next_step(self.ledger.counts(), measured, self.settings.schedule.rounds)
+
+    # ── one round: choose, ask, train, measure, advise ──────────────────────────────────────────
+
+    def selection(self, round: int, unaskable: Ids | None = None) -> Path:
+        """The folder of the pairs chosen for a round, with what the model that chose them said before."""
+        if unaskable is None:
+            unaskable = self._unaskable(round - 1)
+        labels = self.labels(round - 1)
+        shares = [
+            (count.positives + 0.5) / (count.labelled + 1.0)
+            for count in self.ledger.counts()
+            if 1 < count.round < round and count.labelled
+        ]
+        return selection_folder(self.trainer, self.settings, labels, round, unaskable, shares)
+
+    def _unaskable(self, through: int | None) -> Ids:
+        """Pairs that need not be asked: asked up to a round, or following from its labels."""
+        return unaskable_pairs(self.ledger, self.split.space, self.settings.transitivity, through)
+
+    def _ask(self, round: int, selection: Path) -> None:
+        """Write the questions of a round to the ledger."""
+        info = selection_info(selection)
+        ids = load_array(selection / "ids.npy")
+        chance = load_array(selection / "chance.npy") if info["has_chance"] else None
+        sides = zip(pair_rows(ids), (self.split.left.keys, self.split.right.keys))
+        left, right = ([keys[row] for row in rows.tolist()] for rows, keys in sides)
+        # Before the questions: once they are asked, a resumed run does not come by here again.
+        write_sealed(self._round_file("selection", round), info)
+        self.ledger.ask(round, ids, left, right, info["why"], info["strategy"], chance)
+        splits = [self.task.splits[name] for name in (self.settings.split, *self.settings.measure_splits)]
+        if round > 1:
+            self.trainer.scores.forget_rows(self.trainer.model_key(self.labels(round - 1)), splits)
+
+    def _answer(self, round: int) -> None:
+        """Let every source answer what it can; with transitivity in parts, inferring what follows between."""
+        everything = self.ledger.questions(round, "train").ids
+        size = max(1, len(everything) // 8) if self.settings.transitivity else max(1, len(everything))
+        for first in range(0, len(everything), size):  # fixed parts: a resumed run asks the same
+            if self.settings.transitivity:
+                infer_labels(self.ledger, self.split.space, round)
+            for source in self.sources():
+                waiting = self.ledger.open_questions(round, "train")
+                batch = waiting[np.isin(waiting, everything[first : first + size])]
+                if len(batch):
+                    self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
+        if self.settings.transitivity:
+            infer_labels(self.ledger, self.split.space, round)
 
     def sources(self) -> list[LabelSource]:
         """Who answers, in turn: the truth, where the task has it; people and files have their own doors."""
         return [TruthSource(self.split.space, self.split.positives)] if self.split.has_truth else []
 
-    # ── going on ────────────────────────────────────────────────────────────────────────────────
+    def _measure(self, round: int) -> dict[str, Any]:
+        """Exact figures of a round's scorer over all pairs of each split measured, sealed in a file.
 
-    def run(self, say: Callable[[str], None] = lambda words: None) -> Step:
-        """Go on until finished, or until people owe answers. Returns where it stopped."""
-        with self._alone():
-            check_settings(self.settings, self.task)  # the file may have been edited since `init`
-            if words := self._out_of_date():
-                say(words)
-            while True:
-                step = self._next()
-                if step.name == "choose":
-                    reason = self._choose(step.round)
-                    if reason:
-                        return Step("stopped", step.round - 1, reason=reason)
-                elif step.name == "label":
-                    self._label(step.round)
-                    if len(self.ledger.open_questions(step.round, "train")):
-                        return self._next()
-                elif step.name == "train":
-                    say(round_line(self._train_and_measure(step.round)))
-                else:
-                    advice = read_sealed(self._round_file("advice", step.round))
-                    if advice is None or answers_changed(self.ledger, step.round, advice):
-                        self._advise(step.round, None)
-                    return step
+        Trains on every label so far. The re-ranker is fitted where something is measured with it.
+        """
+        from pairsieve.measure.figures import exact_figures
 
-    def _next(self) -> Step:
-        return next_step(self.ledger.counts(), self._measured(), self.settings.schedule.rounds)
+        splits = [self.task.splits[name] for name in self.settings.measure_splits]
+        measurable = [split for split in splits if split.has_truth and len(split.positives)]
+        scorer = self.scorer(round) if measurable else self.trainer.bi_encoder(self.labels(round))
+        info = self._selection_info(round)
+        measures: dict[str, dict[str, Any]] = {}
+        for split in measurable:
+            scored = self.score(split, round, scorer)
+            with self._watch.timed("measure"):
+                found, _ = exact_figures(scored.scan, split.positives, split.stated_negatives)
+            measures[split.name] = {**found.as_json(), "held_out": not shared_pairs(self.split, split)}
+        counts = [count for count in self.ledger.counts() if count.round <= round]
+        seconds: dict[str, float] = {"embed": 0.0, **info["seconds"]}
+        for phase, spent in self._watch.seconds.items():
+            seconds[phase] = seconds.get(phase, 0.0) + spent
+        first: dict[str, Any] = next(iter(measures.values()), {})
+        row: dict[str, Any] = {
+            "round": round,
+            "labels": sum(count.labelled for count in counts),
+            "positives": sum(count.positives for count in counts),
+            "batch": {"labels": counts[-1].labelled, "positives": counts[-1].positives},
+            **{k: first[k] for k in ("average_precision", "precision_at_recall", "best_f1") if k in first},
+            "measures": measures,
+            "head": {"weight": scorer.weight, "bias": scorer.bias},
+            "threshold": scorer.score_of(0.0),
+            "scorer": scorer.fingerprint,
+            "reranked": scorer.reranker is not None,
+            "search": info["search"],
+            "basis": {"labels": self._labels_digest(round), "settings": self._settings_digest},
+            "seconds": {phase: float(np.round(spent, 3)) for phase, spent in seconds.items()},
+        }
+        write_sealed(self._round_file("round", round), row)
+        return row
 
-    def step(self) -> Step:
-        """What comes next, without doing it."""
-        figures = self.figures()
-        step = next_step(self.ledger.counts(), set(figures), self.settings.schedule.rounds)
-        if step.name == "choose" and step.round > 1:
-            advice = read_sealed(self._round_file("advice", step.round - 1))
-            rows = [figures[n] for n in sorted(figures)]
-            reason = stop_reason(self.settings.stop_when, rows, advice) if advice else ""
-            return Step("stopped", step.round - 1, reason=reason) if reason else step
-        return step
+    def _advise(self, round: int, coming: Path | None) -> Advice:
+        """Write what is to be said after a round, `coming` being the selection of the next one."""
+        written = read_sealed(self._round_file("advice", round))
+        if coming is None and written is not None and written.get("rests_on") == self._labels_digest(round):
+            return Advice.from_json(written)
+        points = ((row["labels"], row.get("average_precision")) for row in self._rows())
+        curve = [(labels, ap["value"]) for labels, ap in points if ap]
+        chosen = [SavedSelection.load(self.selection(n)) for n in range(1, round + 1)]
+        ahead = None if coming is None else SavedSelection.load(coming)
+        batches = replace(self.settings.schedule, rounds=round + 1).batches()
+        split = self.split
+        frozen = frozen_rows(self._shared, self.trainer.learner.encoder, split)
+        texts = (split.left.texts, split.right.texts)
+        features = partial(similarity_features, split.space, texts, frozen=frozen)
+        labels = self.ledger.labels(through=round)
+        advice = advise_after(split.space, *labels, chosen, ahead, batches[round], curve, features)
+        if written != advice.as_json():  # a resumed run says the same
+            write_sealed(self._round_file("advice", round), advice.as_json())
+        return advice
+
+    def _stop_reason(self, advice: Advice) -> str:
+        """The stop rule that holds after a round, in words; empty where none does."""
+        return stop_reason(self.settings.stop_when, self._rows(), advice)
+
+    # ── what stands in the folder ───────────────────────────────────────────────────────────────
 
     def figures(self) -> dict[int, dict[str, Any]]:
         """The figures of each measured round; a torn or altered file counts as not measured."""
         read = (read_sealed(path) for path in sorted((self.folder / "rounds").glob("round-*.json")))
         return {row["round"]: row for row in read if row is not None}
 
+    def _rows(self) -> list[dict[str, Any]]:
+        """The figures of measured rounds, in order."""
+        return [row for _, row in sorted(self.figures().items())]
+
+    def stale_rounds(self) -> dict[int, str]:
+        """Measured rounds whose figures are of other labels or settings than stand here now: round -> why."""
+        closed = {count.round for count in self.ledger.counts() if not count.open}
+        stale = {}
+        for round, row in self.figures().items():
+            basis = row.get("basis", {})
+            if round not in closed:
+                continue
+            if basis.get("labels") != self._labels_digest(round):
+                stale[round] = "answers changed since"
+            elif self._settings_digest not in (None, basis.get("settings")):
+                stale[round] = f"{CAMPAIGN_FILE} says otherwise than when it ran"
+        return stale
+
+    @cached_property
+    def _settings_digest(self) -> str | None:
+        """Names what decides the scorer; None where the encoder is not on this machine."""
+        from pairsieve.models import encoder_named
+
+        try:
+            return settings_digest(self.settings, encoder_named(*self._encoder_names).fingerprint)
+        except PairsieveError:
+            return None
+
+    def _labels_digest(self, round: int) -> str:
+        return labels_digest(*self.ledger.labels(through=round))
+
+    def _stale_message(self) -> str:
+        """Which rounds are trained and measured again, and why; empty where none is."""
+        stale = self.stale_rounds()
+        if not stale:
+            return ""
+        first, last = min(stale), max(stale)
+        rounds = f"round {first}" if first == last else f"rounds {first} to {last}"
+        why = stale[first] if first == last else stale[first].replace("when it ran", "when they ran")
+        return f"{rounds}: trained and measured again, for {why}; no label is asked for twice"
+
     def status(self) -> dict[str, Any]:
         """Where the campaign stands, as `pairsieve status --json` prints it."""
-        step, told = self.step(), self.settings
-        figures = self.figures()
+        step, settings, figures = self.step(), self.settings, self.figures()
+        stale = self.stale_rounds()
         rounds, labels, positives = [], 0, 0
         for count in self.ledger.counts():
             labels, positives = labels + count.labelled, positives + count.positives
-            row = {"round": count.round, "labels": labels, "positives": positives, "open": count.open}
-            row |= {"inferred": count.inferred}
+            row: dict[str, Any] = {"round": count.round, "labels": labels, "positives": positives}
+            row |= {"open": count.open, "inferred": count.inferred}
             row |= {k: v for k, v in figures.get(count.round, {}).items() if k not in row}
-            advice = read_sealed(self._round_file("advice", count.round))
-            audit = read_sealed(self._round_file("audit", count.round))
-            if answers_changed(self.ledger, count.round, figures.get(count.round)):
-                row["changed"] = True  # an answer is another one since: the next run makes the figures anew
-            more = {"advice": advice, "audit": audit}
-            rounds.append(row | {name: said for name, said in more.items() if said})
+            if count.round in stale:
+                row["stale"] = stale[count.round]  # the next run makes the figures anew
+            for name in ("advice", "audit"):
+                if sealed := read_sealed(self._round_file(name, count.round)):
+                    row[name] = sealed
+            rounds.append(row)
+        named = ("task", "split", "strategy", "encoder", "learner", "seed")
+        states = {"finished": "finished", "stopped": "stopped", "label": "waiting"}
         return {
             "campaign": str(self.folder),
-            "task": told.task,
-            "split": told.split,
-            "strategy": told.strategy,
-            "encoder": told.encoder,
-            "learner": told.learner,
-            "seed": told.seed,
-            "budget": told.schedule.budget(),
-            "state": {"finished": "finished", "stopped": "stopped", "label": "waiting"}.get(
-                step.name, "ready"
-            ),
+            **{name: getattr(settings, name) for name in named},
+            "budget": settings.schedule.budget(),
+            "state": states.get(step.name, "ready"),
             "next": {"step": step.name, "round": step.round, "waiting": step.waiting},
             **({"reason": step.reason} if step.reason else {}),
             "rounds": rounds,
         }
 
-    # ── one round ───────────────────────────────────────────────────────────────────────────────
-
-    def _choose(self, number: int) -> str:
-        """Choose and ask; or the reason to stop instead, empty where there is none."""
-        folder = self._selection(number, self._known())
-        if number > 1:
-            advice, figures = self._advise(number - 1, folder), self.figures()
-            reason = stop_reason(self.settings.stop_when, [figures[n] for n in sorted(figures)], advice)
-            if reason:
-                return reason
-        ids, info = load_array(folder / "ids.npy"), read_json(folder / "selection.json")
-        chance = load_array(folder / "chance.npy") if info["has_chance"] else None
-        left, right = pair_rows(ids)
-        # Before the questions: once they are asked, a resumed run does not come by here again.
-        write_sealed(self._round_file("selection", number), info)
-        self.ledger.ask(
-            number,
-            ids,
-            [self.split.left.keys[row] for row in left.tolist()],
-            [self.split.right.keys[row] for row in right.tolist()],
-            info["why"],
-            info["strategy"],
-            chance,
-        )
-        self._forget_embeddings(number - 1)
-        return ""
-
-    def _known(self, through: int | None = None) -> Ids:
-        """Pairs that need not be asked: asked up to a round, or following from its labels."""
-        return known_pairs(self.ledger, self.split.space, self.settings.transitivity, through)
-
-    def _advise(self, number: int, coming: Path | None) -> dict[str, Any]:
-        """Write what is to be said after a round, `coming` being the selection of the next one."""
-        figures = self.figures()
-        points = [(figures[n]["labels"], figures[n].get("average_precision")) for n in sorted(figures)]
-        curve = [(labels, ap["value"]) for labels, ap in points if ap]
-        chosen = [chosen_at(self.chosen(n)) for n in range(1, number + 1)]
-        ahead = None if coming is None else chosen_at(coming)
-        batches = replace(self.settings.schedule, rounds=number + 1).batches()
-        part, frozen = self.split, frozen_rows(self.shared, self.learner.encoder, self.split)
-        alike = partial(likeness, part.space, (part.left.texts, part.right.texts), frozen=frozen)
-        advice = advice_after(self.ledger, part.space, chosen, ahead, batches[number], curve, alike).as_json()
-        if read_sealed(self._round_file("advice", number)) != advice:  # a resumed run says the same
-            write_sealed(self._round_file("advice", number), advice)
-        return advice
-
-    def chosen(self, number: int) -> Path:
-        """The folder of the pairs chosen for a round, with what the model that chose them said before."""
-        return self._selection(number, self._known(number - 1))
-
-    def _selection(self, number: int, asked: Ids) -> Path:
-        """The folder of the pairs chosen for a round, after `asked`."""
-        told = self.settings
-        key = {
-            "task": told.task_fingerprint,
-            "split": told.split,
-            "round": number,
-            "strategy": told.strategy,
-            "seed_set": told.seed_set,
-            "crowding": self.crowding,
-            "leaning": self.leaning,
-            "search": [told.search, told.neighbours],
-            "asked": digest_of(asked),
-            "model": self._model_key(number - 1) if number > 1 else self.learner.fingerprint,
-            "seed": told.seed,
-            "budget": told.schedule.batches()[number - 1],
-        }
-        return self.store.get("selection", key, lambda place: self._write_selection(place, number, asked))
-
-    def _boundary(self, number: int) -> float:
-        """Where the best recipe asks: 0 by the model's own opinion, moved by what the batches since told.
-
-        A batch from around the boundary should be half matches. Where a share p of it were, the boundary lies
-        log(p / (1 - p)) lower than the model thinks; a model's opinion of its own training pairs hides that.
-        """
-        if self.settings.recipe != "best" or self.learner.name != "full":
-            return 0.0
-        rates = [
-            (count.positives + 0.5) / (count.labelled + 1.0)
-            for count in self.ledger.counts()
-            if 1 < count.round < number and count.labelled
-        ]
-        shares = np.clip(np.array(rates), 0.02, 0.98)
-        return float(-np.log(shares / (1 - shares)).sum())
-
-    def _write_selection(self, place: Path, number: int, asked: Ids) -> None:
-        began = time.perf_counter()
-        self._seconds = {}
-        again = partial(look_again, self, number - 1)
-        view = View(self.split, self.settings.task, self.search, number, asked, again, self._boundary(number))
-        strategy = self.strategy
-        if number == 1 and strategy.needs_model:
-            strategy = strategy_named(self.settings.seed_set)
-        budget = self.settings.schedule.batches()[number - 1]
-        chosen = strategy.run(view, budget, generator_for(self.settings.seed, number, "select"))
-        self._check_selection(strategy.name, chosen, budget, asked)
-        embed = self._seconds.get("embed", 0.0)
-        save_array(place / "ids.npy", chosen.ids)
-        by_model = view.by_model()
-        if by_model is not None and hasattr(by_model[0], "counts"):
-            save_opinion(place, *by_model, chosen.ids, asked)
-        if chosen.inclusion_probability is not None:
-            save_array(place / "chance.npy", chosen.inclusion_probability)
-        info = {
-            "why": chosen.why,
-            "strategy": strategy.name,
-            "has_chance": chosen.inclusion_probability is not None,
-            "search": view.searched,
-            "seconds": {"embed": embed, "select": time.perf_counter() - began - embed},
-        }
-        (place / "selection.json").write_text(json.dumps(info))
-
-    def _check_selection(self, name: str, chosen: Selection, budget: int, asked: Ids) -> None:
-        ids = chosen.ids
-        good = len(ids) == budget == len(np.unique(ids)) and self.split.space.contains(ids).all()
-        if not good or is_member(ids, asked).any():
-            raise SettingsError(
-                f"strategy {name!r} broke its contract: wanted {budget:,} distinct unasked pairs of the "
-                f"space, got {len(ids):,}. Run pairsieve.testing.check_strategy on it."
-            )
-
-    def _label(self, number: int) -> None:
-        """Let every source answer what it can; with transitivity in parts, inferring what follows between."""
-        everything = self.ledger.questions(number, "train").ids
-        size = max(1, len(everything) // 8) if self.settings.transitivity else max(1, len(everything))
-        for first in range(0, len(everything), size):  # fixed parts: a resumed run asks the same
-            if self.settings.transitivity:
-                infer_open(self.ledger, self.split.space, number)
-            for source in self.sources():
-                waiting = self.ledger.open_questions(number, "train")
-                part = waiting[np.isin(waiting, everything[first : first + size])]
-                if len(part):
-                    self.ledger.answer(source.answer(part), who=source.name, source=source.name)
-        if self.settings.transitivity:
-            infer_open(self.ledger, self.split.space, number)
-
-    def _train_and_measure(self, number: int) -> dict[str, Any]:
-        info = self._selection_info(number)
-        self._seconds = {}
-        matcher = self.matcher(number)
-        measures: dict[str, dict[str, Any]] = {}
-        for name in self.settings.measure_splits:
-            part = self.task.splits[name]
-            if part.has_truth and len(part.positives):
-                held_out = not shared_pairs(self.split, part)
-                measures[name] = {**self.measure(matcher, part, number), "held_out": held_out}
-        counts = [c for c in self.ledger.counts() if c.round <= number]
-        seconds: dict[str, float] = {"embed": 0.0, **info["seconds"]}
-        for phase, spent in self._seconds.items():
-            seconds[phase] = seconds.get(phase, 0.0) + spent
-        first: dict[str, Any] = next(iter(measures.values()), {})
-        row: dict[str, Any] = {
-            "round": number,
-            "labels": sum(c.labelled for c in counts),
-            "positives": sum(c.positives for c in counts),
-            "batch": {"labels": counts[-1].labelled, "positives": counts[-1].positives},
-            **{k: first[k] for k in ("average_precision", "precision_at_recall", "best_f1") if k in first},
-            "measures": measures,
-            "head": {"weight": matcher.weight, "bias": matcher.bias},
-            "threshold": -matcher.bias / matcher.weight if matcher.weight > 0 else None,
-            "search": info["search"],
-            "model": self._model_key(number),
-            "scored_by": self.scored_by,
-            "rests_on": labels_digest(self.ledger, number),
-            "seconds": {phase: round(spent, 3) for phase, spent in seconds.items()},
-        }
-        write_sealed(self._round_file("round", number), row)
-        return row
-
-    # ── keys, figures, order ────────────────────────────────────────────────────────────────────
-
-    def _measured(self) -> set[int]:
-        """Rounds whose figures are whole, of the model that the labels make now, scored as settings say."""
-        return {
-            number
-            for number, row in self._answered().items()
-            if row.get("model") == self._model_key(number) and row.get("scored_by", {}) == self.scored_by
-        }
-
-    def _answered(self) -> dict[int, dict[str, Any]]:
-        """The figures of rounds that wait for no answer."""
-        closed = {count.round for count in self.ledger.counts() if not count.open}
-        return {number: row for number, row in self.figures().items() if number in closed}
-
-    def _out_of_date(self) -> str:
-        """Which rounds are trained again, and why; empty where all figures are of what stands here now."""
-        figures = self._answered()
-        stale = sorted(figures.keys() - self._measured())
-        if not stale:
-            return ""
-        rounds = f"round {stale[0]}" if len(stale) == 1 else f"rounds {stale[0]} to {stale[-1]}"
-        changed = any(answers_changed(self.ledger, number, figures[number]) for number in stale)
-        why = "answers changed since" if changed else f"{CAMPAIGN_FILE} says otherwise than when they ran"
-        return f"{rounds}: trained and measured again, for {why}; no label is asked for twice"
-
-    def _selection_info(self, number: int) -> dict[str, Any]:
+    def _selection_info(self, round: int) -> dict[str, Any]:
         """How the pairs of a round were chosen; where its file is torn, they are chosen again to tell."""
-        info = read_sealed(self._round_file("selection", number))
+        info = read_sealed(self._round_file("selection", round))
         if info is None:
-            info = read_json(self.chosen(number) / "selection.json")
-            write_sealed(self._round_file("selection", number), info)
+            info = selection_info(self.selection(round))
+            write_sealed(self._round_file("selection", round), info)
         return info
 
-    def _round_file(self, kind: str, number: int) -> Path:
-        return self.folder / "rounds" / f"{kind}-{number:03d}.json"
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One run at a time in a folder; the lock goes with the process, however it ends."""
-        import fcntl
-
-        with (self.folder / ".lock").open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise SettingsError(
-                    f"{self.folder} is being run by another process. Wait for it, or stop it first."
-                ) from None
-            yield
+    def _round_file(self, kind: str, round: int) -> Path:
+        return self.folder / "rounds" / f"{kind}-{round:03d}.json"

@@ -28,7 +28,7 @@ def campaign_html(now: dict[str, Any]) -> str:
         rows.append((*figures, "–" if ap is None else f"{ap:.4f}"))
     said = [row["advice"]["sentence"] for row in now["rounds"] if "advice" in row]
     foot = [f"AP: exact, over all pairs of {split}."] if split else []
-    foot += [not_held_out(now["rounds"]), _state(now), *said[-1:]]
+    foot += [not_held_out(now["rounds"]), state_sentence(now), *said[-1:]]
     return html_table(head, ("round", "labels", "positives", "AP"), rows, " ".join(filter(None, foot)))
 
 
@@ -61,11 +61,12 @@ def shown(words: str, most: int = LONGEST) -> str:
     return escape(visible(words, most))
 
 
-def _state(now: dict[str, Any]) -> str:
+def state_sentence(now: dict[str, Any], command: str = "") -> str:
+    """Where a campaign stands, from `Campaign.status()`; `command`: what takes it on."""
     step = now["next"]
     return {
         "finished": "Finished.",
         "stopped": f"Stopped after round {step['round']}, as asked: {now.get('reason', '')}.",
         "waiting": f"Waiting for {step['waiting']:,} labels of round {step['round']}.",
-        "ready": f"Next: {step['step']} round {step['round']}.",
+        "ready": f"Next: {step['step']} round {step['round']}{f' ({command})' if command else ''}.",
     }[now["state"]]

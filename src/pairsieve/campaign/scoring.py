@@ -1,454 +1,245 @@
-"""What does a round's matcher make of the texts? Its training, its embeddings, its search and its figures.
-
-Everything made here is an artifact under a key that names all it was made from; `loop.py` decides when.
-"""
+"""Applies scorers to splits; embeddings and neighbours are kept as artifacts."""
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.artifacts import ArtifactStore, key_digest, load_array, save_array
-from pairsieve.campaign.figures import read_json
+from pairsieve.artifacts import ArtifactStore
 from pairsieve.contracts import MapShards, generator_for
-from pairsieve.errors import InputError, SettingsError
-from pairsieve.ledger import Ledger, open_ledger
-from pairsieve.pairs import CrossPairs, Ids, PairSpace, pair_rows
-from pairsieve.settings import CAMPAIGN_FILE, load_settings
-from pairsieve.tasks import Collection, Split, Task, load_task
+from pairsieve.pairs import CrossPairs, PairSpace
+from pairsieve.scorer import ScoredSpace, Scorer, score_space
+from pairsieve.scorer.corrections import (
+    Arrays,
+    CorrectedRows,
+    Memo,
+    NeighbourFinder,
+    correct_rows,
+    smooth_rows,
+)
+from pairsieve.scorer.hubness import densities_from_lists
+from pairsieve.settings import CampaignSettings
+from pairsieve.tasks import Collection, Split
 
 if TYPE_CHECKING:
-    from pairsieve.campaign.view import Trained
-    from pairsieve.models import Encoder, FullLearner, ProjectionLearner
+    from pairsieve.models import Matcher
     from pairsieve.scan import Scan
     from pairsieve.search import PairSearch
-    from pairsieve.search.leaning import Leans
 
 Rows = NDArray[np.float32]
 
-_AT_ONCE = 1 << 16  # pairs whose rows are multiplied together
+
+@dataclass
+class Stopwatch:
+    """Seconds spent in each phase of a round."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def note(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.note(phase, time.perf_counter() - began)
 
 
-class Scoring:
-    """The part of a campaign that knows texts and models: what a folder's settings, task and labels make."""
+@dataclass(eq=False)
+class SplitScorer:
+    """Scores the splits of a task by the scorers of a campaign.
 
-    def __init__(self, folder: Path, cache: Path | None = None, shards: MapShards | None = None) -> None:
-        """`cache`: a folder of embeddings shared with other campaigns; without it they stay in `folder`.
-        `shards`: the machines that embed and scan (see the room cluster); None is this one."""
-        self.folder = Path(folder)
-        self.settings = load_settings(self.folder / CAMPAIGN_FILE)
-        self.store = ArtifactStore(self.folder / "artifacts")
-        self.shared = ArtifactStore(cache) if cache else self.store
-        self.shards = shards
-        self._seconds: dict[str, float] = {}
-        self._last_index: tuple[str, tuple[NDArray[np.int64], Rows]] | None = None
+    own: the split that is asked about, whose neighbours may come from an index. shared: the store of frozen
+    encoders' rows, which other campaigns may share. A `model` is the key of a round's trained matcher, empty
+    for the encoder as it came.
+    """
 
-    @cached_property
-    def task(self) -> Task:
-        place = self.settings.task_folder(self.folder)
-        task = load_task(place)
-        if task.fingerprint != self.settings.task_fingerprint:
-            raise SettingsError(
-                f"{self.folder} belongs to another task: it began with "
-                f"{self.settings.task_fingerprint[:12]}, {place} now holds {task.fingerprint[:12]}. "
-                "Put the old task folder back, or begin a new campaign with: pairsieve init"
-            )
-        return task
+    own: Split
+    settings: CampaignSettings
+    store: ArtifactStore
+    shared: ArtifactStore
+    shards: MapShards | None = None
+    watch: Stopwatch = field(default_factory=Stopwatch)
+    _lists: tuple[str, tuple[NDArray[np.int64], Rows]] | None = None
 
-    @property
-    def split(self) -> Split:
-        return self.task.splits[self.settings.split]
+    def unit_rows(self, matcher: Matcher, split: Split, model: str) -> tuple[Rows, Rows | None]:
+        """Unit rows of both sides of a split (right None for one collection)."""
+        left = self._rows(matcher, split.left, "left", model)
+        return left, None if split.space.symmetric else self._rows(matcher, split.right, "right", model)
 
-    @cached_property
-    def ledger(self) -> Ledger:
-        return open_ledger(self.settings.ledger_place(self.folder), self.settings.task_fingerprint)
+    def score(self, scorer: Scorer, split: Split, model: str) -> ScoredSpace:
+        """A split scored by a scorer: every pair."""
+        rows = self.unit_rows(scorer.matcher, split, model)
+        texts = split.left.texts, split.right.texts
+        memo = self._memo(scorer, split, model, scorer.matcher)
+        return score_space(scorer, split.space, texts, rows, self.open_scan, self._finder(split, model), memo)
 
-    @cached_property
-    def learner(self) -> FullLearner | ProjectionLearner:
-        from pairsieve.models import encoder_named, learner_named
+    def corrected(self, scorer: Scorer, split: Split, model: str) -> CorrectedRows:
+        """The corrected rows of a split alone, where no scan is needed."""
+        rows = self.unit_rows(scorer.matcher, split, model)
+        finder, memo = self._finder(split, model), self._memo(scorer, split, model, scorer.matcher)
+        return correct_rows(scorer.corrections, split.space, *rows, finder, memo)
 
-        told = self.settings
-        device = None if told.device == "auto" else told.device
-        encoder = encoder_named(told.encoder, told.max_length, told.left_prefix, told.right_prefix, device)
-        encoder.token_cache.store = self.shared  # a collection is tokenised once, for all campaigns
-        more: dict[str, Any] = {"shared": False} if told.separate_encoders else {}
-        if told.learning_rate is not None:
-            more["learning_rate"] = told.learning_rate
-        return learner_named(told.learner, encoder, device, told.recipe, **more)
+    def nearest(self, matcher: Matcher, model: str) -> Arrays:
+        """The nearest of each text of the asked split and its cosine, by plain rows."""
+        finder = self._finder(self.own, model)
+        memo, space = self._memo(None, self.own, model, matcher), self.own.space
+        return memo("nearest", lambda: finder.nearest(space, *self.unit_rows(matcher, self.own, model)))
 
-    def latest(self) -> int:
-        """The last round whose questions are all answered; 0 before the first."""
-        done = [count.round for count in self.ledger.counts() if not count.open]
-        return max(done, default=0)
+    def search(self, scorer: Scorer, model: str, round: int) -> PairSearch:
+        """The search over the asked split by a scorer's bi-encoder, as the settings ask for it."""
+        from pairsieve.search import ExactSearch, NeighbourSearch, neighbour_recall
 
-    def trained_round(self, wanted_for: str = "") -> int:
-        """The latest round with a model; before the first an error in words, such as no model "to audit"."""
-        number = self.latest()
-        if number == 0:
-            raise InputError(
-                "no round is complete yet" + (f", so there is no model {wanted_for}" if wanted_for else ""),
-                where=str(self.folder),
-                remedy=f"pairsieve run {self.folder}",
-            )
-        return number
+        settings, space = self.settings, self.own.space
+        if settings.search in ("exact", "neighbours"):
+            scan = self.score(scorer.bi_encoder(), self.own, model).base
+            if settings.search == "exact":
+                return ExactSearch(scan)
+            return NeighbourSearch.exact(scan, settings.neighbours)
+        finder, memo = self._finder(self.own, model), self._memo(scorer, self.own, model, scorer.matcher)
+        unit = self.unit_rows(scorer.matcher, self.own, model)
+        left, right, *_ = smooth_rows(scorer.corrections, space, *unit, finder, memo)
+        columns, scores = self._index_lists((left, right), model)
+        rng = generator_for(settings.seed, round, "recall")
+        recall = neighbour_recall(
+            self.open_scan(space, left, right, False), columns, rng, settings.recall_rows
+        )
+        if any(scorer.corrections.hubness):
+            found = memo("density", lambda: finder.densities(space, left, right))
+            names = enumerate(("left", "right"))
+            lengths = [scorer.corrections.lengths(found[name], side) for side, name in names]
+            scores = scores * lengths[0][:, None] * np.where(columns >= 0, lengths[1][columns], np.float32(1))
+        method = f"{settings.search}, {columns.shape[1]} neighbours a row"
+        return NeighbourSearch(space, columns, scores, method, recall)
 
-    @property
-    def crowding(self) -> float:
-        """How much a pair counts less where its texts have near rivals; 0 is the plain cosine."""
-        from pairsieve.search.crowding import STRENGTH
+    def open_scan(self, space: PairSpace, left: Rows, right: Rows | None, lengths: bool) -> Scan:
+        """A scan of rows, here or by the shards of a cluster."""
+        from pairsieve import distributed
+        from pairsieve.scan import open_scan
 
-        return self._unless_told(self.settings.crowding, STRENGTH)
+        device = self.settings.device
+        if self.shards is None:
+            return open_scan(space, left, right, device=device, lengths=lengths)
+        return distributed.open_scan(self.shards, space, left, right, device=device, lengths=lengths)
 
-    @property
-    def leaning(self) -> float:
-        """How much a text leans on its nearest; 0: not at all."""
-        from pairsieve.search.leaning import STRENGTH
+    def forget_rows(self, model: str, splits: list[Split]) -> None:
+        """Drop what a round's own encoder embedded; it can be made again."""
+        for split in splits:
+            for side, texts in (("left", split.left), ("right", split.right)):
+                place = self.store.place("embeddings", _own_rows_key(model, texts, side))
+                shutil.rmtree(place, ignore_errors=True)
 
-        return self._unless_told(self.settings.leaning, STRENGTH)
+    # ── keys and neighbours ─────────────────────────────────────────────────────────────────────
 
-    def _unless_told(self, told: float | None, ours: float) -> float:
-        """A setting of the score, as told or as the recipe has it: the paper's knows plain cosines only."""
-        if told is not None:
-            return told
-        return ours if self.settings.recipe == "best" else 0.0
+    def _rows(self, matcher: Matcher, texts: Collection, side: str, model: str) -> Rows:
+        from pairsieve import distributed
+        from pairsieve.models import cached_embeddings
 
-    @property
-    def scored_by(self) -> dict[str, Any]:
-        """What besides the model decides the score of a pair; empty where it is the plain cosine."""
-        if not self.crowding and not self.leaning:
-            return {}
-        return {"crowding": self.crowding, "leaning": self.leaning, "search": self._listed}
+        key, store = self._rows_key(matcher, texts, side, model)
+        with self.watch.timed("embed"):
+            encoder = matcher.encoder_for(side)
+            if self.shards is None:
+                rows = cached_embeddings(store, key, encoder, texts.texts, side)
+            else:
+                rows = distributed.cached_embeddings(self.shards, store, key, encoder, texts.texts, side)
+            return matcher.transform(rows, side)
 
-    def matcher(self, number: int) -> Trained:
-        """The matcher of a round, its head over the scores that `embeddings` give, neighbours counted."""
-        plain = self.plain_matcher(number)
-        if not self.scored_by or number == 0:
-            return plain
-        key = {"model": self._model_key(number), **self.scored_by}
-        place = self.store.get("head", key, lambda p: self._fit_head(p, plain, number))
-        told = read_json(place / "head.json")
-        return dataclasses.replace(plain, weight=float(told["weight"]), bias=float(told["bias"]))
+    def _rows_key(
+        self, matcher: Matcher, texts: Collection, side: str, model: str
+    ) -> tuple[dict[str, Any], ArtifactStore]:
+        """The key of a side's rows before any linear map, and the store that keeps them."""
+        if model and not matcher.map_fingerprint:
+            return _own_rows_key(model, texts, side), self.store
+        prefix = matcher.encoder_for(side).prefix(side)
+        key = {"encoder": matcher.rows_key(side), "texts": texts.fingerprint, "prefix": prefix}
+        return key, self.shared
 
-    def _fit_head(self, place: Path, plain: Trained, number: int) -> None:
-        from pairsieve.models.head import fit_head
+    def _memo(self, scorer: Scorer | None, split: Split, model: str, matcher: Matcher) -> Memo:
+        """Keeps what was found about the neighbours of a split's texts as artifacts."""
+        sides = [self._rows_key(matcher, split.left, "left", model)[0]]
+        if not split.space.symmetric:
+            sides.append(self._rows_key(matcher, split.right, "right", model)[0])
+        key = {"rows": sides, "map": matcher.map_fingerprint, "index": self.index_name(split)}
 
-        ids, labels = self.ledger.labels(through=number)
-        weight, bias = fit_head(self._scores(plain, number, ids), labels)
-        (place / "head.json").write_text(json.dumps({"weight": weight, "bias": bias}))
+        def memo(kind: str, build: Callable[[], Arrays]) -> Arrays:
+            more: dict[str, Any] = {}
+            if kind == "density" and scorer is not None:
+                more = {"smoothing": scorer.corrections.smoothing, "floor": scorer.corrections.floor}
+            if kind == "candidates" and scorer is not None:
+                texts = [split.left.fingerprint, split.right.fingerprint]
+                more = {"scorer": scorer.fingerprint, "texts": texts}
 
-    def _scores(self, matcher: Trained, number: int, ids: Ids) -> NDArray[np.float64]:
-        """Scores of chosen pairs of the asked split by a round's rows."""
-        left, right = self.embeddings(matcher, self.split, number)
-        made = np.empty(len(ids))
-        for first in range(0, len(ids), _AT_ONCE):
-            one, other = pair_rows(ids[first : first + _AT_ONCE])
-            rows = left[one].astype(np.float64), (left if right is None else right)[other]
-            made[first : first + _AT_ONCE] = np.einsum("nd,nd->n", *rows)
-        return made
+            def timed() -> Arrays:
+                with self.watch.timed("select" if split is self.own else "measure"):
+                    return build()
 
-    def plain_matcher(self, number: int) -> Trained:
-        """The matcher of a round as it was trained, its head over plain cosines; round 0: the encoder."""
-        from pairsieve.models import CosineMatcher, ProjectionLearner, load_map, load_matcher
+            return (self.store if model else self.shared).arrays(kind, {**key, **more}, timed)
 
-        learner = self.learner
-        if number == 0:
-            return learner.pretrained()
-        place = self.store.get("model", self._model_parts(number), lambda p: self._fit(p, number))
-        self._note("train", read_json(place / "seconds.json")["train"])
-        if isinstance(learner, ProjectionLearner):
-            return load_map(place, learner.encoder)
-        trained = load_matcher(place, learner.encoder.requested_device)
-        if isinstance(trained, CosineMatcher):  # the same texts, the same tokeniser: tokenised once
-            trained.left.token_cache = trained.right.token_cache = learner.encoder.token_cache
-        return trained
+        return memo
 
-    def _fit(self, place: Path, number: int) -> None:
-        from pairsieve.models import ProjectionLearner
-
-        ids, labels = self.ledger.labels(through=number)
-        if len(ids) == 0:
-            raise InputError(
-                "there is no label to train on",
-                where=str(self.folder),
-                why='every answer so far is "unsure"',
-                remedy="Answer some of the questions again, then run again",
-            )
-        part, rng = self.split, generator_for(self.settings.seed, number, "train")
-        learner = self.learner
-        if isinstance(learner, ProjectionLearner):
-            left, right = self.plain_embeddings(learner.pretrained(), part, 0)
-            began = time.perf_counter()
-            learner.fit_embedded(left, left if right is None else right, ids, labels, rng).save_map(place)
-        else:
-            began = time.perf_counter()
-            learner.fit(part.left.texts, part.right.texts, ids, labels, rng).save(place)
-        (place / "seconds.json").write_text(json.dumps({"train": time.perf_counter() - began}))
-
-    def embeddings(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows | None]:
-        """Rows of both sides of a split (right None for one collection), longer where no rival is near."""
-        left, right = self.leaned(matcher, part, number)
-        if not self.crowding:
-            return left, right
-        mine, yours = self.lengths(matcher, part, number)
-        if not self.leaning:  # else the rows are a copy already
-            left, right = left.copy(), None if right is None else right.copy()
-        left *= mine[:, None]
-        if right is not None:
-            right *= yours[:, None]
-        return left, right
-
-    def lengths(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows]:
-        """How long the rows of both sides of a split are: the longer, the smaller their crowd."""
-        from pairsieve.search.crowding import lengths
-
-        mine, yours = self.crowds(matcher, part, number)
-        left, right = self.strengths
-        return lengths(mine, left), lengths(yours, right)
-
-    @property
-    def strengths(self) -> tuple[float, float]:
-        """How much the crowd of a left and of a right text counts, in every split as in the asked one."""
-        from pairsieve.search.crowding import shared
-
-        return shared(self.split.space, self.crowding)
-
-    def crowds(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows]:
-        """The crowd of each left and of each right text of a split, by the cosines of leaned rows."""
-        from pairsieve.search.crowding import crowds, crowds_listed
-
-        def build() -> dict[str, Any]:
-            left, right = self.leaned(matcher, part, number)
-            with self._timed("select" if part is self.split else "measure"):
-                if part is self.split and self._listed:
-                    near = crowds_listed(part.space, *self._index(matcher, number))
-                else:
-                    near = crowds(self.plain_scan, part.space, left, right)
-            return dict(zip(("left", "right"), near))
-
-        held = self._near("crowds", matcher, part, number, build)
-        return held["left"], held["right"]
-
-    def leaned(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows | None]:
-        """Unit rows of both sides of a split, each leaning on its nearest."""
-        left, right = self.plain_embeddings(matcher, part, number)
-        if not self.leaning:
-            return left, right
-        mine, *yours = self.leans(matcher, part, number)
-        if right is None:
-            return mine.all_mixed(left, left), None
-        return mine.all_mixed(left, right), yours[0].all_mixed(right, left)
-
-    def leans(self, matcher: Trained, part: Split, number: int) -> tuple[Leans, ...]:
-        """On which text each text of a side leans, and how much; one side in one collection."""
-        from pairsieve.search.leaning import leans, nearest
-
-        def build() -> dict[str, Any]:
-            left, right = self.plain_embeddings(matcher, part, number)
-            with self._timed("select" if part is self.split else "measure"):
-                if part is self.split and self._listed:
-                    ways = [(part.space, left, right)]
-                    if right is not None:
-                        ways.append((CrossPairs(*reversed(part.space.shape)), right, left))
-                    near = [self._indexed(*way, 1) for way in ways]
-                else:
-                    near = nearest(self.plain_scan, part.space, left, right)
-            made: dict[str, Any] = {}
-            for side, (columns, cosines) in enumerate(near):
-                made |= {f"on-{side}": columns.reshape(-1), f"cosine-{side}": cosines.reshape(-1)}
-            return made
-
-        held = self._near("leans", matcher, part, number, build)
-        sides = range(1 if part.space.symmetric else 2)
-        near = [(held[f"on-{side}"], held[f"cosine-{side}"]) for side in sides]
-        return leans(part.space, near, self.leaning)
-
-    def _near(
-        self, kind: str, matcher: Trained, part: Split, number: int, build: Callable[[], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """Arrays that the neighbours of a split's texts make, by name, kept as an artifact."""
-
-        def write(place: Path) -> None:
-            for name, values in build().items():
-                save_array(place / f"{name}.npy", values)
-
-        sides = [self._rows_key(matcher, part.left, "left", number)[1]]
-        if not part.space.symmetric:
-            sides.append(self._rows_key(matcher, part.right, "right", number)[1])
-        listed = self._listed if part is self.split else ""
-        key: dict[str, Any] = {"rows": sides, "search": listed, **_map_of(matcher)}
-        if kind == "crowds" and self.leaning:
-            key["leaning"] = self.leaning
-        place = (self.store if number else self.shared).get(kind, key, write)
-        return {file.stem: load_array(file) for file in sorted(place.glob("*.npy"))}
-
-    @property
-    def _listed(self) -> str:
+    def index_name(self, split: Split) -> str:
         """The index that lists neighbours of the asked split; empty where every pair is visited."""
-        index = self.settings.search.startswith("faiss")
-        return f"{self.settings.search} {self.settings.neighbours}" if index else ""
+        indexed = split is self.own and self.settings.search.startswith("faiss")
+        return f"{self.settings.search} {self.settings.neighbours}" if indexed else ""
 
-    def _index(self, matcher: Trained, number: int) -> tuple[NDArray[np.int64], Rows]:
-        """Each text's neighbours in the asked split by the index of the settings, and their cosines."""
-        key = self._model_key(number) if number else "0"
-        if self._last_index is None or self._last_index[0] != key:
-            rows = self.leaned(matcher, self.split, number)
-            self._last_index = key, self._indexed(self.split.space, *rows, self.settings.neighbours)
-        return self._last_index[1]
+    def _finder(self, split: Split, model: str) -> NeighbourFinder:
+        if self.index_name(split):
+            return _IndexNeighbours(self, model)
+        from pairsieve.scorer import ExactNeighbours
+
+        return ExactNeighbours(lambda space, left, right: self.open_scan(space, left, right, False))
+
+    def _index_lists(self, rows: tuple[Rows, Rows | None], model: str) -> tuple[NDArray[np.int64], Rows]:
+        """Each text's neighbours in the asked split by the index, and their cosines; the last are kept."""
+        if self._lists is None or self._lists[0] != model:
+            self._lists = model, self._indexed(self.own.space, *rows, self.settings.neighbours)
+        return self._lists[1]
 
     def _indexed(
         self, space: PairSpace, left: Rows, right: Rows | None, count: int
     ) -> tuple[NDArray[np.int64], Rows]:
         """Up to `count` neighbours of each row by the index of the settings, and their cosines."""
-        from pairsieve.distributed import index_by_shards
+        from pairsieve import distributed
         from pairsieve.scan import unit_rows
+        from pairsieve.search import index_neighbours
 
-        mine = unit_rows(left)
-        yours = mine if right is None else unit_rows(right)
+        one = unit_rows(left)
+        other = one if right is None else unit_rows(right)
         count = min(count, space.shape[1] - space.symmetric)
-        return index_by_shards(self.shards, space, mine, yours, count, self.settings.search)
-
-    def plain_embeddings(self, matcher: Trained, part: Split, number: int) -> tuple[Rows, Rows | None]:
-        """Unit rows of both sides of a split (right None for one collection)."""
-        left = self._rows(matcher, part.left, "left", number)
-        return left, None if part.space.symmetric else self._rows(matcher, part.right, "right", number)
-
-    def _rows(self, matcher: Trained, texts: Collection, side: str, number: int) -> Rows:
-        from pairsieve.models import ProjectionMatcher
-
-        encoder, key = self._rows_key(matcher, texts, side, number)
-        if isinstance(matcher, ProjectionMatcher):
-            base = self._embedded(self.shared, key, encoder, texts, side)
-            with self._timed("embed"):
-                return matcher.project(base, side)
-        return self._embedded(self.shared if number == 0 else self.store, key, encoder, texts, side)
-
-    def _rows_key(
-        self, matcher: Trained, texts: Collection, side: str, number: int
-    ) -> tuple[Encoder, dict[str, Any]]:
-        """The encoder that embeds a side, and the key of what it makes of the texts."""
-        from pairsieve.models import ProjectionMatcher
-
-        if isinstance(matcher, ProjectionMatcher):
-            encoder, named = matcher.encoder, matcher.base_fingerprint
-        else:
-            encoder = matcher.right if side == "right" else matcher.left
-            if number:
-                return encoder, self._own_rows_key(number, texts, side)
-            named = encoder.fingerprint
-        return encoder, {
-            "encoder": named,
-            "texts": texts.fingerprint,
-            "prefix": encoder.prefix(side),
-        }
-
-    def _embedded(
-        self, store: ArtifactStore, key: dict[str, Any], encoder: Encoder, texts: Collection, side: str
-    ) -> Rows:
-        from pairsieve.distributed import embedded_rows
-
-        with self._timed("embed"):
-            return embedded_rows(store, key, encoder, texts.texts, side, self.shards)
-
-    def scan(self, space: PairSpace, left: Rows, right: Rows | None) -> Scan:
-        """The scan of a space by what `embeddings` gave, here or by the shards of a cluster."""
-        from pairsieve.distributed import scan_by
-
-        lengths = self.crowding > 0
-        return scan_by(self.shards, space, left, right, device=self.settings.device, lengths=lengths)
-
-    def plain_scan(self, space: PairSpace, left: Rows, right: Rows | None) -> Scan:
-        """The same by what `plain_embeddings` gave: the score is the cosine."""
-        from pairsieve.distributed import scan_by
-
-        return scan_by(self.shards, space, left, right, device=self.settings.device)
-
-    def _own_rows_key(self, number: int, texts: Collection, side: str) -> dict[str, Any]:
-        """The key of rows that only a round's own encoder gives."""
-        return {"model": self._model_key(number), "texts": texts.fingerprint, "side": side, "round": number}
-
-    def _forget_embeddings(self, number: int) -> None:
-        """Drop what a round's own encoder embedded, once it has chosen; it can be made again."""
-        for name in (self.settings.split, *self.settings.measure_splits):
-            part = self.task.splits[name]
-            for side, texts in (("left", part.left), ("right", part.right)):
-                place = self.store.place("embeddings", self._own_rows_key(number, texts, side))
-                shutil.rmtree(place, ignore_errors=True)
-
-    def search(self, number: int) -> tuple[PairSearch, Trained]:
-        """The search over the training split by a round's matcher, as the settings ask for it."""
-        from pairsieve.search import ExactSearch, NeighbourSearch, neighbour_recall
-
-        matcher, told, space = self.matcher(number), self.settings, self.split.space
-        if told.search in ("exact", "neighbours"):
-            scan = self.scan(space, *self.embeddings(matcher, self.split, number))
-            if told.search == "exact":
-                return ExactSearch(scan), matcher
-            return NeighbourSearch.exact(scan, told.neighbours), matcher
-        columns, scores = self._index(matcher, number)
-        exact = self.plain_scan(space, *self.leaned(matcher, self.split, number))
-        recall = neighbour_recall(
-            exact, columns, generator_for(told.seed, number, "recall"), told.recall_rows
-        )
-        if self.crowding:
-            mine, yours = self.lengths(matcher, self.split, number)
-            scores = scores * mine[:, None] * np.where(columns >= 0, yours[columns], np.float32(1))
-        words = f"{told.search}, {columns.shape[1]} neighbours a row"
-        return NeighbourSearch(space, columns, scores, words, recall), matcher
-
-    def measure(self, matcher: Trained, part: Split, number: int) -> dict[str, Any]:
-        """Exact figures of a round's matcher over all pairs of a split."""
-        from pairsieve.measure.figures import exact_figures
-
-        left, right = self.embeddings(matcher, part, number)
-        with self._timed("measure"):
-            scan = self.scan(part.space, left, right)
-            found, _ = exact_figures(scan, part.positives, part.stated_negatives)
-        return found
-
-    def _model_parts(self, number: int) -> dict[str, Any]:
-        ids, labels = self.ledger.labels(through=number)
-        return {
-            "learner": self.learner.fingerprint,
-            "texts": [self.split.left.fingerprint, self.split.right.fingerprint],
-            "labels": digest_of(ids, labels),
-            "round": number,
-            "seed": self.settings.seed,
-        }
-
-    def _model_key(self, number: int) -> str:
-        return key_digest(self._model_parts(number))
-
-    def _note(self, phase: str, seconds: float) -> None:
-        self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
-
-    @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
-        self._note(phase, time.perf_counter() - began)
+        if self.shards is None:
+            return index_neighbours(space, one, other, count, self.settings.search)
+        return distributed.index_neighbours(self.shards, space, one, other, count, self.settings.search)
 
 
-def _map_of(matcher: Trained) -> dict[str, str]:
-    """What a matcher makes of its encoder's rows: a linear map has a fingerprint of its own."""
-    from pairsieve.models import ProjectionMatcher
+@dataclass(frozen=True, eq=False)
+class _IndexNeighbours:
+    """Finds neighbours of the asked split by the index of the settings."""
 
-    return {"map": matcher.map_fingerprint} if isinstance(matcher, ProjectionMatcher) else {}
+    scores: SplitScorer
+    model: str
+
+    def nearest(self, space: PairSpace, left: Rows, right: Rows | None) -> Arrays:
+        ways: list[tuple[PairSpace, Rows, Rows | None]] = [(space, left, right)]
+        if right is not None:
+            ways.append((CrossPairs(*reversed(space.shape)), right, left))
+        arrays: Arrays = {}
+        for side, way in enumerate(ways):
+            columns, cosines = self.scores._indexed(*way, 1)
+            arrays |= {f"column-{side}": columns.reshape(-1), f"cosine-{side}": cosines.reshape(-1)}
+        return arrays
+
+    def densities(self, space: PairSpace, left: Rows, right: Rows | None) -> Arrays:
+        one, other = densities_from_lists(space, *self.scores._index_lists((left, right), self.model))
+        return {"left": one, "right": other}
 
 
-def digest_of(*arrays: NDArray[Any]) -> str:
-    """sha256 of arrays: their types, shapes and values."""
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(f"{array.dtype} {array.shape}\n".encode() + np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
+def _own_rows_key(model: str, texts: Collection, side: str) -> dict[str, Any]:
+    """The key of rows that only a round's own encoder gives."""
+    return {"model": model, "texts": texts.fingerprint, "side": side}

@@ -1,4 +1,4 @@
-"""What does a strategy see of a round? Scores of unasked pairs, stated pairs, and the truth for an oracle."""
+"""What a strategy sees of a round: scores of unasked pairs, stated pairs, and the truth for an oracle."""
 
 from __future__ import annotations
 
@@ -14,91 +14,90 @@ from pairsieve.pairs import Ids, PairSpace, ScoredPairs, is_member
 from pairsieve.tasks import Split
 
 if TYPE_CHECKING:
-    from pairsieve.models import CosineMatcher, ProjectionMatcher
+    from pairsieve.scorer import Scorer
     from pairsieve.search import Found, PairSearch
 
-    Trained = CosineMatcher | ProjectionMatcher
-    SearchOf = Callable[[int], tuple[PairSearch, Trained]]
+    SearchOf = Callable[[bool], tuple[PairSearch, Scorer]]
 
 
 class View:
-    """The `RoundView` of a campaign. `search_of(number)` is the search by the matcher of that round."""
+    """The `RoundView` of a campaign."""
 
     def __init__(
         self,
-        part: Split,
+        split: Split,
         where: str,
         search_of: SearchOf,
-        number: int,
+        round: int,
         asked: Ids,
-        again: Callable[[], ScoredPairs | None] = lambda: None,
+        reranked: Callable[[], ScoredPairs | None] = lambda: None,
         boundary: float = 0.0,
     ) -> None:
-        """`again()`: the second look's logits of the candidates, None where labels are too few for one."""
-        self._part, self._where, self._search_of, self._again = part, where, search_of, again
-        self.round, self.asked, self.boundary = number, asked, boundary
-        self.searched: dict[str, Any] | None = None  # how the last search was made, and its recall
-        self._searches: dict[int, tuple[PairSearch, Trained]] = {}
+        """`search_of(pretrained)`: the search by the newest scorer, or by the encoder as it came.
 
-    def by_model(self) -> tuple[PairSearch, Trained] | None:
+        `reranked()`: the candidates with the re-ranker's log-odds, None where labels are too few for one.
+        """
+        self._split, self._where, self._search_of, self._reranked = split, where, search_of, reranked
+        self.round, self.asked, self.boundary = round, asked, boundary
+        self.searched: dict[str, Any] | None = None  # how the last search was made, and its recall
+        self._searches: dict[bool, tuple[PairSearch, Scorer]] = {}
+
+    def by_model(self) -> tuple[PairSearch, Scorer] | None:
         """The search by the newest trained model, where the strategy used one."""
-        return self._searches.get(self.round - 1) if self.round > 1 else None
+        return self._searches.get(False) if self.round > 1 else None
 
     @property
     def space(self) -> PairSpace:
-        return self._part.space
+        return self._split.space
 
     def best(self, count: int) -> ScoredPairs:
-        search, matcher = self._search(self.round - 1)
-        return self._logits(search.best(count, self.asked), matcher)
+        return self._best(count, pretrained=self.round == 1)
 
     def closest(self, logit: float, count: int) -> ScoredPairs:
-        search, matcher = self._search(self.round - 1)
+        search, scorer = self._search(self.round == 1)
         # No cosine lies beyond 2: there the closest are the best, which is right for a model without a match.
-        centre = float(np.clip((logit - matcher.bias) / matcher.weight, -2, 2))
-        return self._logits(search.closest(centre, count, self.asked), matcher)
+        centre = float(np.clip(scorer.score_of(logit), -2, 2))
+        return self._log_odds(search.closest(centre, count, self.asked), scorer)
 
-    def doubtful(self, count: int) -> ScoredPairs:
-        looked = self._again() if self.round > 1 else None
-        if looked is None:
+    def closest_reranked(self, logit: float, count: int) -> ScoredPairs:
+        reranked = self._reranked() if self.round > 1 else None
+        if reranked is None:
             return ScoredPairs.empty()
-        self._search(self.round - 1)  # its opinion of the chosen pairs is what advice is made from
-        self.searched = {"method": "second look at the nearest of each text", "recall": None}
-        return looked.without(self.asked).closest(0.0, count)
+        self._search(False)  # its opinion of the chosen pairs is what advice is made from
+        self.searched = {"method": "re-ranker over the nearest of each text", "recall": None}
+        return reranked.without(self.asked).closest(logit, count)
 
     def static(self, count: int) -> ScoredPairs:
-        search, matcher = self._search(0)
-        return self._logits(search.best(count, self.asked), matcher)
+        return self._best(count, pretrained=True)
 
     def stated(self) -> tuple[Ids, NDArray[np.bool_]]:
-        part = self._part
-        if len(part.stated_negatives) == 0:
-            raise InputError(
-                f"split {part.name!r} states no negative pairs",
-                where=self._where,
-                remedy="Choose another strategy or seed set, or make the task with --labels",
-            )
-        ids = np.union1d(part.positives, part.stated_negatives)
+        split = self._split
+        if len(split.stated_negatives) == 0:
+            remedy = "Choose another strategy or seed set, or make the task with labelled pairs"
+            what = f"split {split.name!r} states no negative pairs"
+            raise InputError(what, where=self._where, remedy=remedy)
+        ids = np.union1d(split.positives, split.stated_negatives)
         free = ids[~is_member(ids, self.asked)]
-        return free, is_member(free, part.positives)
+        return free, is_member(free, split.positives)
 
     def oracle(self) -> Ids:
-        part = self._part
-        if not part.has_truth:
-            raise InputError(
-                f"split {part.name!r} has no truth",
-                where=self._where,
-                why="stratified sampling assumes that every positive is known",
-                remedy="Choose another strategy, such as uncertainty",
-            )
-        return part.positives
+        split = self._split
+        if not split.has_truth:
+            why = "stratified sampling assumes that every positive is known"
+            what, remedy = f"split {split.name!r} has no truth", "Choose another one, such as uncertainty"
+            raise InputError(what, where=self._where, why=why, remedy=remedy)
+        return split.positives
 
-    def _search(self, number: int) -> tuple[PairSearch, Trained]:
-        if number not in self._searches:
-            self._searches[number] = self._search_of(number)
-        return self._searches[number]
+    def _search(self, pretrained: bool) -> tuple[PairSearch, Scorer]:
+        if pretrained not in self._searches:
+            self._searches[pretrained] = self._search_of(pretrained)
+        return self._searches[pretrained]
 
-    def _logits(self, found: Found, matcher: Trained) -> ScoredPairs:
+    def _best(self, count: int, pretrained: bool) -> ScoredPairs:
+        search, scorer = self._search(pretrained)
+        return self._log_odds(search.best(count, self.asked), scorer)
+
+    def _log_odds(self, found: Found, scorer: Scorer) -> ScoredPairs:
         self.searched = {"method": found.method, "recall": found.recall.as_json()}
-        logits = matcher.weight * found.pairs.scores + matcher.bias
-        return replace(found.pairs, scores=logits.astype(np.float32))
+        log_odds = scorer.log_odds(found.pairs.scores)
+        return replace(found.pairs, scores=log_odds.astype(np.float32))

@@ -1,21 +1,44 @@
-"""The command line: parse, call, print. stdout is data, stderr is progress and words; bad input exits 2."""
+"""The command line: parse options, call the library, print the result.
+
+stdout is data, stderr is progress and remarks; input that cannot be used exits with 2.
+"""
 
 from __future__ import annotations
 
 import json
 import signal
 import sys
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from inspect import signature
+from typing import Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
 
-from pairsieve.errors import PairsieveError
+from pairsieve import __version__
+from pairsieve.cli.flags import command_of, in_flags
+from pairsieve.errors import MissingExtra, PairsieveError
 
 ORDER = (
     *("demo", "data", "init", "run", "label", "status", "audit", "evaluate", "draw", "match", "cluster"),
-    *("export", "serve", "report", "explain", "ask", "import", "ask-model", "ledger", "experiment"),
+    *("export", "serve", "report", "explain", "ask", "import", "ask-model", "ledger"),
 )
+
+_ABOUT = """Find the rare matching pairs among billions, with few labels.
+
+A task is a folder of texts, made by `data`. A campaign spends labels on a task in rounds: choose pairs,
+ask for their labels, train, measure (`init`, `run`, `label`). Then use the matches (`match`, `cluster`,
+`serve`, `export`).
+
+AP is average precision; P@R20 is precision at 20 % recall. Other terms: the glossary in ARCHITECTURE.md.
+"""
+MODULES = (
+    *("ask_model", "audit", "campaign", "data", "demo", "evaluate"),
+    *("explain", "label", "labels", "match", "report", "serve"),
+)
+Result = TypeVar("Result")
 
 
 class InOrder(TyperGroup):
@@ -28,12 +51,27 @@ class InOrder(TyperGroup):
 app = typer.Typer(
     name="pairsieve",
     cls=InOrder,
-    help="Find the rare matching pairs among billions, with few labels.",
+    help=_ABOUT,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pairsieve {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None:
+    """What the program is about, and --version."""
 
 
 def show(data: Any, as_json: bool, words: str) -> None:
@@ -46,32 +84,42 @@ def say(words: str) -> None:
     typer.echo(words, err=True)
 
 
+def call(function: Callable[..., Result], options: Mapping[str, Any], *first: Any, **others: Any) -> Result:
+    """Call a function of the library with a command's `options`, those that it has an argument for.
+
+    Arguments are called like options. `first` and `others` are given as they are.
+    """
+    taken = [*signature(function).parameters][len(first) :]
+    named = {name.rstrip("_"): value for name, value in options.items()}
+    return function(*first, **{name: named[name] for name in taken if name in named} | others)
+
+
+@contextmanager
+def needs_extra(extra: str, purpose: str) -> Iterator[None]:
+    """Around imports: a missing package of an optional extra becomes an error with its install line."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "pairsieve").startswith("pairsieve"):
+            raise
+        raise MissingExtra(str(error.name), purpose, f"pip install 'pairsieve[{extra}]'") from None
+
+
 def all_commands() -> typer.Typer:
     """The command line with every command in it."""
-    import pairsieve.cli.ask_model
-    import pairsieve.cli.audit
-    import pairsieve.cli.campaign
-    import pairsieve.cli.data
-    import pairsieve.cli.demo
-    import pairsieve.cli.evaluate
-    import pairsieve.cli.experiment
-    import pairsieve.cli.explain
-    import pairsieve.cli.label
-    import pairsieve.cli.labels
-    import pairsieve.cli.match
-    import pairsieve.cli.report
-    import pairsieve.cli.serve  # noqa: F401  (each adds its commands to `app`)
-
+    for module in MODULES:
+        import_module(f"pairsieve.cli.{module}")  # adds its commands to `app`
     return app
 
 
-def main() -> None:
-    """Run the command line; a failure the user can act on is printed in words, without a traceback."""
+def main(commands: typer.Typer | None = None) -> None:
+    """Run the command line, or other `commands`; a failure the user can act on is printed in words."""
     before = signal.signal(signal.SIGINT, _stop)
     try:
-        all_commands()()
-    except (PairsieveError, Stopped) as error:
-        say(f"pairsieve: {error}")
+        (commands or all_commands())()
+    except (Stopped, PairsieveError) as error:
+        command = command_of(typer.main.get_command(app), sys.argv[1:])
+        say(f"pairsieve: {in_flags(str(error), command)}")
         sys.exit(error.exit_code)
     except OSError as error:  # a folder that cannot be written, a disk that went away
         what = f"{error.filename or 'a file'}: {error.strerror or error}"

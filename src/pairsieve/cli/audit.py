@@ -5,53 +5,49 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import typer
+from typer import Option
 
 from pairsieve.cli import app, say, show
+from pairsieve.cli.options import CACHE, DISTRIBUTED, FOLDER, JSON
 
 
 @app.command()
 def audit(
-    folder: Path = typer.Argument(..., help="The campaign folder."),
-    budget: int | None = typer.Option(
-        None,
-        "--budget",
-        min=0,
-        help="Labels for the latest model in all; 0 uses earlier audits only. [300, or as begun]",
+    folder: Path = FOLDER,
+    budget: int | None = Option(
+        None, min=0, help="Labels for the latest model in all; 0 uses those of earlier audits only. [300]"
     ),
-    threshold: float | None = typer.Option(
-        None, "--threshold", help="Score (cosine) at which to measure. [probability one half]"
+    threshold: float | None = Option(
+        None, help="Score at which to measure. [where the probability is one half]"
     ),
-    precision: float | None = typer.Option(
-        None, "--precision", help="Measure at the lowest threshold with about this precision instead."
+    precision: float | None = Option(
+        None, help="Measure at the lowest threshold with about this precision instead."
     ),
-    split: str | None = typer.Option(None, "--split", help="The split to measure. [the campaign's own]"),
-    cache: Path | None = typer.Option(
-        None, "--cache", envvar="PAIRSIEVE_CACHE", help="Embeddings shared between campaigns."
-    ),
-    as_json: bool = typer.Option(False, "--json", help="Print as JSON."),
+    split: str | None = Option(None, help="The split to measure. [the campaign's own]"),
+    cache: Path | None = CACHE,
+    distributed: str | None = DISTRIBUTED,
+    as_json: bool = JSON,
 ) -> None:
-    """Measure precision, recall and AP without the truth.
+    """Measure precision, recall and AP where the truth is unknown.
 
-    Draws pairs with known chances, asks for their labels, and once all are answered (run it again) prints
-    figures over ALL pairs with intervals. A third of the labels is a first look: where the others go depends
-    on its answers. A larger budget later adds to the labels there are. Audit labels are never used for
-    training. A later audit uses the labels of earlier ones again.
+    Draws pairs with known chances and asks for their labels. Run it again when they are answered: it prints
+    figures over ALL pairs with 95 % intervals. A third of the labels is a pilot sample, which decides where
+    the others go. A larger budget adds to the labels of earlier audits. Audit labels are never used for
+    training.
     """
-    from pairsieve.campaign import Campaign
-    from pairsieve.campaign.auditing import run_audit
+    from pairsieve import audit_model, open_campaign
 
-    campaign = Campaign(folder, cache)
-    figures = run_audit(campaign, budget, threshold, precision, split, say)
-    if figures["state"] == "waiting":
-        waiting, name = figures["waiting"], figures["split"]
-        words = f"Waiting for {waiting:,} audit labels. Nothing is lost; run again when they are answered."
-        there = "" if name == campaign.settings.split else f" --split {name}"
-        words += f"\nLabel in the browser with pairsieve label {folder}{there}, or by file with "
-        words += f"pairsieve ask {folder}{there} --out batch.csv and import."
-        show(figures, as_json, words)
-    else:
-        show(figures, as_json, audit_table(figures))
+    campaign = open_campaign(folder, cache=cache, distributed=distributed)
+    found = audit_model(campaign, budget, threshold=threshold, precision=precision, split=split, say=say)
+    waiting = ""
+    if found.state == "waiting":
+        there = "" if found.split == campaign.settings.split else f" --split {found.split}"
+        waiting = (
+            f"Waiting for {found.waiting:,} audit labels. Nothing is lost; run again when they are answered."
+            f"\nLabel in the browser with pairsieve label {folder}{there}, or by file with "
+            f"pairsieve ask {folder}{there} --out batch.csv and import."
+        )
+    show(found.as_json(), as_json, waiting or audit_table(found.as_json()))
 
 
 def audit_table(figures: dict[str, Any]) -> str:

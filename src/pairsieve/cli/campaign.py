@@ -1,250 +1,177 @@
-"""`pairsieve init | run | status | export`, and `evaluate` of a campaign."""
+"""`pairsieve init | run | status | export`."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import typer
+from typer import Argument, Option
 
-from pairsieve.cli import app, say, show
-from pairsieve.errors import InputError
+from pairsieve.cli import app, call, say, show
+from pairsieve.cli.options import CACHE, DEVICE, DISTRIBUTED, FOLDER, JSON
 
-_DIR = typer.Argument(..., help="The campaign folder.")
-_JSON = typer.Option(False, "--json", help="Print as JSON.")
-CLUSTER = typer.Option(
-    None,
-    "--cluster",
-    help="Scan on all GPUs here (gpus), or embed and scan on a Ray cluster: local, auto, host:port.",
-)
+if TYPE_CHECKING:
+    from pairsieve import Status
+    from pairsieve.campaign import Campaign
 
 
 @app.command()
 def init(
-    folder: Path = typer.Argument(..., help="The campaign folder to create."),
-    task: Path = typer.Option(..., "--task", help="A task folder, made by pairsieve data."),
-    strategy: str = typer.Option(
+    folder: Path = Argument(..., help="The campaign folder to create."),
+    task: Path = Option(..., help="A task folder, made by pairsieve data."),
+    strategy: str = Option(
         "uncertainty",
-        "--strategy",
-        help="random, stated, static, adaptive, uncertainty, second-look, stratified:POSITIVES/LABELS, "
-        "stratified-all.",
+        help="Which pairs to ask about: uncertainty, reranker-uncertainty, adaptive, static, random, stated, "
+        "stratified:POSITIVES/LABELS, stratified-all, or that of a plug-in.",
     ),
-    encoder: str = typer.Option("all-MiniLM-L6-v2", "--encoder", help="A hub name or a folder."),
-    learner: str = typer.Option("auto", "--learner", help="auto, full or projection."),
-    recipe: str = typer.Option("best", "--recipe", help="How to train and score: best, or the paper's own."),
-    crowding: float | None = typer.Option(
-        None, "--crowding", help="How much near rivals count against a pair, 0 to 0.5. [0.25; paper: 0]"
-    ),
-    leaning: float | None = typer.Option(
-        None, "--leaning", help="How much a text leans on its nearest, 0 to 2. [1; paper: 0]"
-    ),
-    first_batch: int = typer.Option(2048, "--first-batch", help="Labels bought in round 1."),
-    growth: float = typer.Option(1.5, "--growth", help="Each round buys this many times the last."),
-    rounds: int | None = typer.Option(None, "--rounds", help="Rounds in all. [4; 10 with --labels]"),
-    labels: int | None = typer.Option(
+    encoder: str = Option("all-MiniLM-L6-v2", help="A folder, or a name on the Hugging Face hub."),
+    learner: str = Option("auto", help="What to train: full (the encoder), projection (a linear map), auto."),
+    recipe: str = Option("best", help="How to train and score: best or paper."),
+    hubness_correction: float | None = Option(
         None,
-        "--labels",
-        min=1,
-        help="Labels in all, in equal rounds, in place of --first-batch and --growth.",
+        help="How much near neighbours lower the score of a pair, 0 to 0.5. [0.25; with --recipe paper 0]",
     ),
-    seed: int = typer.Option(0, "--seed", help="Seed of all random numbers."),
-    seed_set: str = typer.Option("static", "--seed-set", help="Round 1: static, stated or random."),
-    split: str | None = typer.Option(None, "--split", help="The split to ask about. [train, or all]"),
-    measure: list[str] = typer.Option([], "--measure", help="Split measured each round; repeatable. [dev]"),
-    search: str = typer.Option("exact", "--search", help="exact, neighbours, faiss-ivf or faiss-hnsw."),
-    neighbours: int = typer.Option(100, "--neighbours", help="Neighbours a row, unless search is exact."),
-    left_prefix: str = typer.Option("", "--left-prefix", help='Put before left texts, such as "query: ".'),
-    right_prefix: str = typer.Option("", "--right-prefix", help='Put before right texts: "passage: ".'),
-    learning_rate: float | None = typer.Option(None, "--learning-rate", help="[the encoder's own]"),
-    device: str = typer.Option("auto", "--device", help="auto, cpu or cuda."),
-    match: Path | None = typer.Option(
-        None, "--match", help="With --strategy stratified: the campaign whose balance to match."
+    neighbour_smoothing: float | None = Option(
+        None,
+        help="How much a text is averaged with its nearest neighbour, 0 to 2. [1; with --recipe paper 0]",
     ),
-    transitivity: bool = typer.Option(
+    reranker: str = Option(
+        "auto", help="A second model over the nearest pairs: auto (if it helps), off, on, cross-encoder."
+    ),
+    first_batch: int | None = Option(None, help="Labels of round 1. [2048]"),
+    growth: float | None = Option(None, help="Each round has this many times the labels of the last. [1.5]"),
+    rounds: int | None = Option(None, help="Rounds in all. [4; 10 with --labels]"),
+    labels: int | None = Option(
+        None, min=1, help="Labels in all, in equal rounds; in place of --first-batch and --growth."
+    ),
+    seed: int = Option(0, help="Seed of all random numbers."),
+    seed_set: str = Option("static", help="Strategy of round 1: static, stated or random."),
+    split: str | None = Option(None, help="The split to ask about. [train, or all]"),
+    measure: list[str] = Option([], help="Split to measure after each round; repeatable. [dev]"),
+    search: str = Option("exact", help="Search for pairs: exact, neighbours, faiss-ivf or faiss-hnsw."),
+    neighbours: int = Option(100, help="Neighbours of each text, unless search is exact."),
+    left_prefix: str = Option("", help='Text put before each left text, such as "query: ".'),
+    right_prefix: str = Option("", help='The same for right texts, such as "passage: ".'),
+    learning_rate: float | None = Option(None, help="Learning rate. [by the encoder]"),
+    device: str = DEVICE,
+    match: Path | None = Option(
+        None, help="With --strategy stratified: a campaign whose share of matches to copy."
+    ),
+    transitivity: bool = Option(
         False, "--transitivity", help="Infer labels that follow from others; one collection only."
     ),
-    stop_when: str = typer.Option(
-        "", "--stop-when", help='Stop early by a rule, such as "positives < 5% and labels >= 5000".'
+    stop_when: str = Option("", help='Stop early by a rule, such as "positives < 5% and labels >= 5000".'),
+    run_now: bool = Option(False, "--run", help="Also run it, as pairsieve run does."),
+    cache: Path | None = Option(
+        None, envvar="PAIRSIEVE_CACHE", help="With --run: folder of embeddings that campaigns share."
     ),
-    run_now: bool = typer.Option(False, "--run", help="Run it at once, as pairsieve run would."),
-    cache: Path | None = typer.Option(
-        None, "--cache", envvar="PAIRSIEVE_CACHE", help="With --run: embeddings shared between campaigns."
-    ),
-    as_json: bool = _JSON,
+    distributed: str | None = DISTRIBUTED,
+    as_json: bool = JSON,
 ) -> None:
-    """Create a campaign: what to ask about, and how much."""
-    from pairsieve.campaign import create_campaign
-    from pairsieve.library import equal_rounds, portable_encoder
-    from pairsieve.settings import Schedule
+    """Create a campaign: task, number of labels, settings."""
+    given = locals()
+    from pairsieve import create_campaign, next_command
+    from pairsieve.library.campaigns import Options
 
-    if match is not None:
-        if strategy != "stratified":
-            raise InputError(
-                "--match goes with --strategy stratified",
-                why=f"{strategy!r} has no balance to set",
-                remedy="Add --strategy stratified, or leave --match out",
-            )
-        strategy = f"{strategy}:{_balance(match)}"
-    more: dict[str, Any] = {"split": split} if split else {}
-    if measure:
-        more["measure_splits"] = tuple(measure)
-    made = create_campaign(
-        folder,
-        task,
-        strategy=strategy,
-        encoder=portable_encoder(encoder),
-        learner=learner,
-        recipe=recipe,
-        crowding=crowding,
-        leaning=leaning,
-        schedule=equal_rounds(labels, 10 if rounds is None else rounds)
-        if labels is not None
-        else Schedule(first_batch=first_batch, growth=growth, rounds=4 if rounds is None else rounds),
-        seed=seed,
-        seed_set=seed_set,
-        search=search,
-        neighbours=neighbours,
-        left_prefix=left_prefix,
-        right_prefix=right_prefix,
-        learning_rate=learning_rate,
-        device=device,
-        transitivity=transitivity,
-        stop_when=stop_when,
-        **more,
+    options = {name: given[name] for name in Options.__annotations__ if given.get(name) is not None}
+    where = distributed if run_now else None
+    campaign = call(
+        create_campaign, given, folder, task, measure=measure or None, distributed=where, **options
     )
-    budget = made.settings.schedule.budget()
-    batches = ", ".join(f"{n:,}" for n in made.settings.schedule.batches())
+    settings = campaign.settings
+    budget, batches = settings.schedule.budget(), settings.schedule.batches()
+    created = f"{folder}: {settings.strategy} on {task}, {budget:,} labels in rounds of "
+    created += f"{', '.join(f'{n:,}' for n in batches)}."
     if run_now:
-        say(f"{folder}: {strategy} on {task}, {budget:,} labels in rounds of {batches}.")
-        run(folder, cache, None, as_json)
+        say(created)
+        _run(campaign, as_json)
         return
-    show(
-        {"campaign": str(folder), "task": str(task), "strategy": strategy, "budget": budget},
-        as_json,
-        f"{folder}: {strategy} on {task}, {budget:,} labels in rounds of {batches}.\n"
-        f"Next: pairsieve {'run' if made.split.has_truth else 'label'} {folder}",
-    )
+    about = {"campaign": str(folder), "task": str(task), "strategy": settings.strategy, "budget": budget}
+    show(about, as_json, f"{created}\nNext: {next_command(campaign)}")
 
 
 @app.command()
 def run(
-    folder: Path = _DIR,
-    cache: Path | None = typer.Option(
-        None, "--cache", envvar="PAIRSIEVE_CACHE", help="Embeddings shared between campaigns."
-    ),
-    cluster: str | None = CLUSTER,
-    as_json: bool = _JSON,
+    folder: Path = FOLDER,
+    cache: Path | None = CACHE,
+    distributed: str | None = DISTRIBUTED,
+    as_json: bool = JSON,
 ) -> None:
-    """Go on with a campaign, until done or waiting for labels.
+    """Run or resume a campaign, until it is done or waits for labels.
 
-    Choose, ask, train, measure, round after round. Running again after any stop goes on where it was.
+    Each round chooses pairs, asks for their labels, trains and measures. Stop it at any moment; running it
+    again resumes.
     """
-    from pairsieve.campaign import Campaign
-    from pairsieve.distributed import open_shards
+    from pairsieve import open_campaign
 
-    campaign = Campaign(folder, cache, open_shards(cluster))
-    told: list[str] = []
+    _run(open_campaign(folder, cache=cache, distributed=distributed), as_json)
 
-    def tell(line: str) -> None:
-        told.append(line)
-        say(line)
 
-    step = campaign.run(tell)
-    status_now = campaign.status()
+def _run(campaign: Campaign, as_json: bool) -> None:
+    from pairsieve import campaign_status
+
+    messages: list[str] = []
+
+    def report(message: str) -> None:
+        messages.append(message)
+        say(message)
+
+    step = campaign.run(report)
+    now = campaign_status(campaign)
     if step.name == "label":
-        words = (
+        last = (
             f"Waiting for {step.waiting:,} labels of round {step.round}. Nothing is lost; run again later.\n"
-            f"Label in the browser with pairsieve label {folder}, or by file with pairsieve ask and import."
+            f"Label in the browser with {now.next_command}, or by file with pairsieve ask and import."
         )
     elif step.name == "stopped":
-        words = f"Stopped after round {step.round}, as asked: {step.reason}."
-    elif told:
-        words = f"Finished: {status_now['rounds'][-1]['labels']:,} labels."
+        last = f"Stopped after round {step.round}, as asked: {step.reason}."
+    elif messages:
+        last = f"Finished: {now.rounds[-1].labels:,} labels."
     else:
-        words = "This campaign is finished; nothing was left to do."
-    show(status_now, as_json, f"{rounds_table(status_now)}\n\n{_advice(status_now)}{words}")
+        last = "This campaign is finished; nothing was left to do."
+    show(now.as_json(), as_json, f"{rounds_table(now)}\n\n{_line(now.advice)}{last}")
 
 
 @app.command()
-def status(folder: Path = _DIR, as_json: bool = _JSON) -> None:
-    """Show labels, positives and quality by round."""
-    from pairsieve.campaign import Campaign
+def status(folder: Path = FOLDER, as_json: bool = JSON) -> None:
+    """Show labels, matches and average precision by round."""
+    from pairsieve import campaign_status
+    from pairsieve.campaign.notebook import state_sentence
 
-    now = Campaign(folder).status()
-    words = {
-        "finished": "Finished.",
-        "stopped": f"Stopped after round {now['next']['round']}, as asked: {now.get('reason', '')}.",
-        "waiting": f"Waiting for {now['next']['waiting']:,} labels of round {now['next']['round']}.",
-        "ready": f"Next: {now['next']['step']} round {now['next']['round']} (pairsieve run {folder}).",
-    }[now["state"]]
-    show(now, as_json, f"{rounds_table(now)}\n\n{_advice(now)}{_changed(now, folder)}{words}")
-
-
-def _changed(now: dict[str, Any], folder: Path) -> str:
-    """That figures are older than the answers, as a line of its own."""
-    rounds = ", ".join(str(row["round"]) for row in now["rounds"] if row.get("changed"))
-    if not rounds:
-        return ""
-    return f"Answers have changed since round {rounds} was measured: pairsieve run {folder} does it again.\n"
+    now = campaign_status(folder)
+    last = state_sentence(now.as_json(), now.next_command)
+    if now.state == "waiting":
+        last = f"Answer with {now.next_command}, or by file with pairsieve ask and import.\n{last}"
+    stale = "".join(f"Round {n} is trained and measured again: {why}.\n" for n, why in now.stale.items())
+    show(now.as_json(), as_json, f"{rounds_table(now)}\n\n{_line(now.advice)}{stale}{last}")
 
 
-def _advice(now: dict[str, Any]) -> str:
-    """What is to be said after the last round that was advised on, as a line of its own."""
-    said = [row["advice"]["sentence"] for row in now["rounds"] if "advice" in row]
-    return f"{said[-1]}\n" if said else ""
+def _line(sentence: str) -> str:
+    return f"{sentence}\n" if sentence else ""
 
 
 @app.command()
 def export(
-    folder: Path = _DIR,
-    out: Path = typer.Option(..., "--out", help="The model folder to write."),
-    round_: int | None = typer.Option(None, "--round", help="Which round's model. [the latest]"),
-    as_json: bool = _JSON,
+    folder: Path = FOLDER,
+    out: Path = Option(..., help="The model folder to write."),
+    round_: int | None = Option(None, "--round", help="The round whose model to use. [the latest]"),
+    cache: Path | None = CACHE,
+    distributed: str | None = DISTRIBUTED,
+    as_json: bool = JSON,
 ) -> None:
-    """Write a model as a sentence-transformers folder.
+    """Write the scorer as a folder for sentence-transformers.
 
-    The head that turns a cosine into a probability (head.json) and a model card lie beside it.
+    SentenceTransformer(OUT) loads the plain encoder, pairsieve.load_scorer(OUT) the whole scorer:
+    corrections, calibration, re-ranker. The average precision of both is printed and is in the model card.
     """
-    from pairsieve.campaign import Campaign
-    from pairsieve.library import export_model, trained_round
+    from pairsieve import export_model, open_campaign
 
-    campaign = Campaign(folder)
-    number = trained_round(campaign, round_)
-    head = json.loads((export_model(campaign, out, round=number) / "head.json").read_text(encoding="utf-8"))
-    weight, bias = head["weight"], head["bias"]
-    show(
-        {"model": str(out), "round": number, "weight": weight, "bias": bias},
-        as_json,
-        f"{out}: the model of round {number}. Load it with SentenceTransformer({str(out)!r}); "
-        f"a pair matches with probability sigmoid({weight:.3f} · cosine {bias:+.3f}).",
-    )
+    campaign = open_campaign(folder, cache=cache, distributed=distributed)
+    exported = export_model(campaign, out, round=round_)
+    show(exported.as_json(), as_json, str(exported))
 
 
-def evaluate_campaign(
-    folder: Path, split: str, plot: Path | None, as_json: bool, cache: Path | None, cluster: str | None
-) -> None:
-    """`pairsieve evaluate DIR`: exact figures of the latest model over all pairs of a split."""
-    from pairsieve.library import evaluate_model, open_campaign
-
-    campaign = open_campaign(folder, cache=cache, cluster=cluster)
-    found = evaluate_model(campaign, split)
-    if plot is not None:
-        found.plot(plot)
-        say(f"Precision-recall curve: {plot}")
-    show(found.figures, as_json, str(found))
-
-
-def _balance(folder: Path) -> str:
-    from pairsieve.campaign import Campaign
-
-    rounds = Campaign(folder).status()["rounds"]
-    if not rounds:
-        raise InputError("that campaign has no labels yet", where=str(folder), remedy="Run it first")
-    return f"{rounds[-1]['positives']}/{rounds[-1]['labels']}"
-
-
-def rounds_table(now: dict[str, Any]) -> str:
+def rounds_table(now: Status) -> str:
     """The rounds for a person."""
     from pairsieve.campaign.figures import not_held_out
 
@@ -252,17 +179,17 @@ def rounds_table(now: dict[str, Any]) -> str:
         f"{'round':>5}  {'labels':>9}  {'positives':>9}  {'AP':>8}  {'P@R20':>8}  {'threshold':>9}  seconds"
     ]
     split = ""
-    for row in now["rounds"]:
-        ap = row.get("average_precision", {}).get("value")
-        p20 = row.get("precision_at_recall", {}).get("0.2", {}).get("value")
-        split = next(iter(row.get("measures", {})), split)
-        seconds = ", ".join(f"{k} {v:.1f}" for k, v in row.get("seconds", {}).items())
-        cells = ["-" if value is None else f"{value:.4f}" for value in (ap, p20, row.get("threshold"))]
+    for row in now.rounds:
+        ap, precision = row.average_precision, row.precision_at_recall_20
+        values = (ap.value if ap else None, precision.value if precision else None, row.threshold)
+        cells = ["-" if value is None else f"{value:.4f}" for value in values]
+        seconds = ", ".join(f"{phase} {spent:.1f}" for phase, spent in row.seconds.items())
+        split = row.measured_on or split
         lines.append(
-            f"{row['round']:>5}  {row['labels']:>9,}  {row['positives']:>9,}  "
+            f"{row.round:>5}  {row.labels:>9,}  {row.positives:>9,}  "
             f"{cells[0]:>8}  {cells[1]:>8}  {cells[2]:>9}  {seconds}"
         )
     if split:
-        warning = not_held_out(now["rounds"])
+        warning = not_held_out(now.as_json()["rounds"])
         lines.append(f"AP and P@R20: exact, over all pairs of {split}.{' ' if warning else ''}{warning}")
     return "\n".join(lines)

@@ -7,36 +7,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from typer import Option
 
-from pairsieve.cli import app, say, show
+from pairsieve.cli import app, call, say, show
+from pairsieve.cli.options import FIGURES_JSON
 
 if TYPE_CHECKING:
     from pairsieve.tasks import Task
 
 data = typer.Typer(
-    help="Make a task folder from your tables or a benchmark.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+    help="Make a task folder from your tables or a benchmark.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(data, name="data")
 
-_OUT = typer.Option(..., "--out", help="The task folder to write; an older task there is replaced.")
-_SEED = typer.Option(0, "--seed", min=0, help="Seed of the splits: same seed, same bytes.")
-_JSON = typer.Option(False, "--json", help="Print the figures as JSON.")
-_NAME = typer.Option(None, "--name", help="What reports call the task.")
+_OUT = Option(..., "--out", help="The task folder to write; an older task there is replaced.")
+_SEED = Option(0, "--seed", min=0, help="Seed of the splits.")
+_NAME = Option(None, "--name", help="Name of the task in reports.")
 
 
 @data.command()
 def qqp(
-    source: Path = typer.Option(..., "--from", help="The 2017 TSV or Kaggle's train.csv, plain or packed."),
+    source: Path = Option(..., "--from", help="The 2017 TSV or Kaggle's train.csv, plain or compressed."),
     out: Path = _OUT,
     seed: int = _SEED,
-    name: str = typer.Option("qqp", "--name", help="What reports call the task."),
-    as_json: bool = _JSON,
+    name: str = Option("qqp", help="Name of the task in reports."),
+    as_json: bool = FIGURES_JSON,
 ) -> None:
     """Quora Question Pairs, one collection.
 
-    Duplicates by transitive closure, split by components of paired questions.
+    Duplicates are closed transitively. Questions that were paired stay in the same split.
     """
     from pairsieve.tasks import qqp_task
 
@@ -45,15 +44,15 @@ def qqp(
 
 @data.command()
 def wikiqa(
-    source: Path = typer.Option(..., "--from", help="The folder with WikiQA-train/dev/test.tsv."),
+    source: Path = Option(..., "--from", help="The folder with WikiQA-train/dev/test.tsv."),
     out: Path = _OUT,
-    seed: int = typer.Option(0, "--seed", min=0, help="Not used: the splits are the original ones."),
-    name: str = typer.Option("wikiqa", "--name", help="What reports call the task."),
-    as_json: bool = _JSON,
+    seed: int = Option(0, min=0, help="Not used: the splits are the original ones."),
+    name: str = Option("wikiqa", help="Name of the task in reports."),
+    as_json: bool = FIGURES_JSON,
 ) -> None:
-    """WikiQA: questions × every sentence.
+    """WikiQA: questions and answering sentences.
 
-    The questions of each original part, each with every sentence of the corpus.
+    The original splits; each question is paired with every sentence of the corpus.
     """
     from pairsieve.tasks import wikiqa_task
 
@@ -62,101 +61,69 @@ def wikiqa(
 
 @data.command()
 def matching(
-    source: Path | None = typer.Option(None, "--from", help="A benchmark folder; its layout is recognised."),
+    source: Path | None = Option(None, "--from", help="A benchmark folder; its layout is recognised."),
     out: Path = _OUT,
-    left: Path | None = typer.Option(None, "--left", help="The left table, in place of --from."),
-    right: Path | None = typer.Option(None, "--right", help="The right table, in place of --from."),
-    mapping: Path | None = typer.Option(None, "--mapping", help="The matches, in place of --from."),
-    text: list[str] = typer.Option([], "--text", help="A column of the text; repeat for several."),
-    template: str | None = typer.Option(None, "--template", help='The text, as "{title} by {author}".'),
-    encoding: str | None = typer.Option(None, "--encoding", help="Encoding of the tables, if not told."),
+    left: Path | None = Option(None, help="The left table, in place of --from."),
+    right: Path | None = Option(None, help="The right table, in place of --from."),
+    mapping: Path | None = Option(None, help="The matches, in place of --from."),
+    text: list[str] = Option([], help="Column with the text; repeat for several."),
+    template: str | None = Option(None, help='The text, as "{title} by {author}".'),
+    encoding: str | None = Option(None, help="Encoding of the tables. [recognised]"),
     seed: int = _SEED,
     name: str | None = _NAME,
-    as_json: bool = _JSON,
+    as_json: bool = FIGURES_JSON,
 ) -> None:
     """A matching benchmark: two tables.
 
-    With a mapping (the Leipzig sets), or with labelled pairs (DeepMatcher's).
+    With a mapping (as the Leipzig sets have it), or with labelled pairs (as DeepMatcher's have them).
     """
+    options = locals()
     from pairsieve.tasks import matching_task
 
-    _make(
-        lambda: matching_task(
-            source,
-            left=left,
-            right=right,
-            mapping=mapping,
-            text=text,
-            template=template,
-            encoding=encoding,
-            seed=seed,
-            name=name,
-        ),
-        out,
-        as_json,
-    )
+    _make(lambda: call(matching_task, options, source), out, as_json)
 
 
 @data.command()
 def tables(
-    source: Path = typer.Option(..., "--from", help="A table: CSV, TSV, JSON Lines or Parquet."),
+    source: Path = Option(..., "--from", help="A table: CSV, TSV, JSON Lines or Parquet."),
     out: Path = _OUT,
-    right: Path | None = typer.Option(None, "--right", help="A second table, to be matched with the first."),
-    text: list[str] = typer.Option([], "--text", help="A column of the text; repeat for several. [text]"),
-    template: str | None = typer.Option(None, "--template", help='The text, as "{title} by {author}".'),
-    key: str | None = typer.Option(None, "--key", help="The key column; without it the row number from 0."),
-    left_text: list[str] = typer.Option([], "--left-text", help="--text of the first table."),
-    right_text: list[str] = typer.Option([], "--right-text", help="--text of the second table."),
-    left_template: str | None = typer.Option(None, "--left-template", help="--template of the first table."),
-    right_template: str | None = typer.Option(None, "--right-template", help="… of the second table."),
-    left_key: str | None = typer.Option(None, "--left-key", help="--key of the first table."),
-    right_key: str | None = typer.Option(None, "--right-key", help="--key of the second table."),
-    matches: Path | None = typer.Option(None, "--matches", help="Every matching pair: the truth."),
-    labels: Path | None = typer.Option(None, "--labels", help="Some pairs, labelled 1 or 0."),
-    relation: str | None = typer.Option(None, "--relation", help="equivalence, match or directed."),
-    split: str | None = typer.Option(
-        None, "--split", help="50/25/25, 80/20, or none. [none without matches]"
+    right: Path | None = Option(None, help="A second table, to be matched with the first."),
+    text: list[str] = Option([], help="Column with the text; repeat for several. [text]"),
+    template: str | None = Option(None, help='The text, as "{title} by {author}".'),
+    key: str | None = Option(None, help="Column with the key. [the row number, from 0]"),
+    left_text: list[str] = Option([], help="--text of the first table."),
+    right_text: list[str] = Option([], help="--text of the second table."),
+    left_template: str | None = Option(None, help="--template of the first table."),
+    right_template: str | None = Option(None, help="--template of the second table."),
+    left_key: str | None = Option(None, help="--key of the first table."),
+    right_key: str | None = Option(None, help="--key of the second table."),
+    matches: Path | None = Option(None, help="File of all matching pairs (the truth)."),
+    labels: Path | None = Option(None, help="File of some pairs, labelled 1 or 0."),
+    relation: str | None = Option(None, help="What a match means: equivalence, match or directed."),
+    split: str | None = Option(
+        None, help="Percentages, as 50/25/25 or 80/20, or none. [50/25/25; none without --matches]"
     ),
-    encoding: str | None = typer.Option(None, "--encoding", help="Encoding of the tables. [utf-8]"),
-    right_encoding: str | None = typer.Option(None, "--right-encoding", help="… of the second table."),
-    delimiter: str | None = typer.Option(None, "--delimiter", help="comma, tab, semicolon, pipe, or a sign."),
-    right_delimiter: str | None = typer.Option(None, "--right-delimiter", help="… of the second table."),
-    no_quotes: bool = typer.Option(False, "--no-quotes", help="Quotes mean nothing in these tables."),
+    encoding: str | None = Option(None, help="Encoding of the tables. [utf-8]"),
+    right_encoding: str | None = Option(None, help="--encoding of the second table."),
+    delimiter: str | None = Option(None, help="comma, tab, semicolon, pipe, or a character."),
+    right_delimiter: str | None = Option(None, help="--delimiter of the second table."),
+    no_quotes: bool = Option(False, "--no-quotes", help="Quotes are ordinary characters in these tables."),
     seed: int = _SEED,
     name: str | None = _NAME,
-    as_json: bool = _JSON,
+    as_json: bool = FIGURES_JSON,
 ) -> None:
     """Your own table, or two.
 
     One: find its duplicates. Two: match them. With whatever you know of their pairs.
     """
+    options = locals()
     from pairsieve.tasks import tables_task
     from pairsieve.tasks.tables import Side
 
     first = Side(source, left_text, left_template, left_key)
-    second = (
-        Side(right, right_text, right_template, right_key, right_encoding, right_delimiter) if right else None
-    )
-    _make(
-        lambda: tables_task(
-            first,
-            second,
-            text=text,
-            template=template,
-            key=key,
-            matches=matches,
-            labels=labels,
-            relation=relation,
-            split=split,
-            encoding=encoding,
-            delimiter=delimiter,
-            quotes=not no_quotes,
-            seed=seed,
-            name=name,
-        ),
-        out,
-        as_json,
-    )
+    own = (right_text, right_template, right_key, right_encoding, right_delimiter)
+    second = Side(right, *own) if right else None
+    _make(lambda: call(tables_task, options, first, second, quotes=not no_quotes), out, as_json)
 
 
 def _make(load: Callable[[], Task], out: Path, as_json: bool) -> None:
@@ -186,16 +153,12 @@ def table_in_words(task: Task) -> str:
     rows = [("split", "texts", "positives", "all pairs", "ratio", "stated neg.")]
     for name, split in task.splits.items():
         sides = [len(split.left)] if split.space.symmetric else [len(split.left), len(split.right)]
-        rows.append(
-            (
-                name,
-                " × ".join(f"{side:,}" for side in sides),
-                f"{len(split.positives):,}" if split.has_truth else _known(len(split.positives)),
-                f"{split.space.size:,}",
-                ratio_in_words(split.ratio if split.has_truth else None),
-                f"{len(split.stated_negatives):,}",
-            )
-        )
+        texts, positives = " × ".join(f"{side:,}" for side in sides), f"{len(split.positives):,}"
+        if not split.has_truth:  # labels tell of some matches, at least
+            positives = f"{positives} known" if len(split.positives) else "unknown"
+        ratio = ratio_in_words(split.ratio if split.has_truth else None)
+        stated = f"{len(split.stated_negatives):,}"
+        rows.append((name, texts, positives, f"{split.space.size:,}", ratio, stated))
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = []
     for row in rows:
@@ -204,22 +167,14 @@ def table_in_words(task: Task) -> str:
     return "\n".join(lines)
 
 
-def _known(positives: int) -> str:
-    """How many matches, where the truth is not known: those that labels tell, at least."""
-    return f"{positives:,} known" if positives else "unknown"
-
-
 def ratio_in_words(ratio: float | None) -> str:
     """One positive in how many pairs, to two digits as in the paper: 1:53K."""
     if ratio is None:
         return "-"
     rounded = float(f"{ratio:.2g}")
-    for unit, sign in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
-        if rounded >= unit:
-            return (
-                f"1:{rounded / unit:.2g}{sign}" if rounded < 100 * unit else f"1:{rounded / unit:.0f}{sign}"
-            )
-    return f"1:{rounded:.2g}" if rounded < 100 else f"1:{rounded:.0f}"
+    units = ((1e9, "B"), (1e6, "M"), (1e3, "K"), (1, ""))
+    unit, sign = next((each for each in units if rounded >= each[0]), units[-1])
+    return f"1:{rounded / unit:{'.2g' if rounded < 100 * unit else '.0f'}}{sign}"
 
 
 _SENTENCES = {
@@ -234,16 +189,11 @@ _SENTENCES = {
     "empty_texts": "{} texts are empty; they are kept.",
     "stated_negatives_between_splits": "{} stated negatives fall between two splits and stand only in 'all'.",
 }
-_ALWAYS = ("pairs_stated_both_ways", "negatives_inside_closure")
 
 
 def report_in_words(report: dict[str, Any]) -> list[str]:
-    """The report as sentences: contradictions always, everything else where it happened."""
-    lines = [
-        words.format(f"{report[what]:,}")
-        for what, words in _SENTENCES.items()
-        if what in report and (report[what] or what in _ALWAYS)
-    ]
+    """The report as sentences: what happened, and nothing of what did not."""
+    lines = [words.format(f"{report[what]:,}") for what, words in _SENTENCES.items() if report.get(what)]
     hidden = ", ".join(report.get("columns_left_out", []))
     if hidden:
         lines.append(f"Left out of the text, because it gives the matches away: {hidden}.")

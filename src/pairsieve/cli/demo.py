@@ -1,27 +1,26 @@
-"""`pairsieve demo`: the whole method on a made collection, offline, in minutes."""
+"""`pairsieve demo`: the whole method on a synthetic collection, offline, in minutes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import typer
+from typer import Option
 
 from pairsieve.cli import app, say, show
+from pairsieve.cli.options import FIGURES_JSON
 
 
 @app.command()
 def demo(
-    out: Path = typer.Option(
-        Path("demo-out"), "--out", help="Where the task, campaigns, plot and matches go."
-    ),
-    texts: int = typer.Option(6400, "--texts", min=200, help="Questions to make."),
-    seed: int = typer.Option(0, "--seed", min=0, help="Seed of the questions and of everything after."),
-    as_json: bool = typer.Option(False, "--json", help="Print the figures as JSON."),
+    out: Path = Option(Path("demo-out"), help="Folder for the task, campaigns, plot and matches."),
+    texts: int = Option(6400, min=200, help="Number of questions."),
+    seed: int = Option(0, min=0, help="Seed of all random numbers."),
+    as_json: bool = FIGURES_JSON,
 ) -> None:
-    """See the method at work on made questions, offline.
+    """See the method at work on synthetic questions, offline.
 
-    Uncertainty, static retrieval and random sampling spend the same number of labels; the table shows what
-    each was worth over all pairs, beside what a balanced sample would have claimed.
+    Three strategies (uncertainty, static retrieval, random) use the same number of labels. The table shows
+    average precision over all pairs, and what a balanced sample of pairs would claim.
     """
     from pairsieve.demo import demo_table, run_demo
 

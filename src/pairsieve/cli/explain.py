@@ -1,4 +1,4 @@
-"""`pairsieve explain`: why does the model say so of this pair?"""
+"""`pairsieve explain`: why a pair has its score."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ import os
 import sys
 from pathlib import Path
 
-import typer
+from typer import Argument, Option
 
 from pairsieve.cli import app, show
+from pairsieve.cli.options import CACHE, DISTRIBUTED, FOLDER, JSON
 
 
 @app.command()
 def explain(
-    folder: Path = typer.Argument(..., help="The campaign folder."),
-    left: str = typer.Argument(..., help="The key of a text."),
-    right: str = typer.Argument(..., help="The key of another; of the right side, where there are two."),
-    split: str | None = typer.Option(
-        None, "--split", help="Where the keys stand; test only if named. [the campaign's own, then others]"
+    folder: Path = FOLDER,
+    left: str = Argument(..., help="The key of a text."),
+    right: str = Argument(..., help="The key of the other text; of the right collection, if there are two."),
+    split: str | None = Option(
+        None, help="The split of the keys; test only if named. [the campaign's own, then others]"
     ),
-    examples: int = typer.Option(3, "--examples", min=0, help="Labelled pairs of either kind to show."),
-    quick: bool = typer.Option(False, "--quick", help="Do not count all pairs: no rank, but at once."),
-    cache: Path | None = typer.Option(
-        None, "--cache", envvar="PAIRSIEVE_CACHE", help="Embeddings shared between campaigns."
-    ),
-    as_json: bool = typer.Option(False, "--json", help="Print as JSON."),
+    examples: int = Option(3, min=0, help="Labelled pairs of either kind to show."),
+    quick: bool = Option(False, "--quick", help="Do not count all pairs: faster, without the rank."),
+    cache: Path | None = CACHE,
+    distributed: str | None = DISTRIBUTED,
+    as_json: bool = JSON,
 ) -> None:
-    """Say why the model scores a pair as it does.
+    """Show why a pair has its score.
 
-    Which words carry the score (each is left out in turn), how many of all pairs score higher, how many
-    pairs that score as high are matches where the truth is known, and the labelled pairs nearest to it.
+    How much each word adds to the score, how many pairs score higher, the precision and recall at this score
+    where the truth is known, and similar labelled pairs.
     """
-    from pairsieve.campaign import Campaign
-    from pairsieve.explain import explain as explain_pair
+    from pairsieve import explain_pair, open_campaign
     from pairsieve.explain.words import words_of
 
-    told = explain_pair(Campaign(folder, cache), left, right, split, examples, not quick)
+    campaign = open_campaign(folder, cache=cache, distributed=distributed)
+    found = explain_pair(campaign, left, right, split=split, examples=examples, count_all=not quick)
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    show(told.as_json(), as_json, words_of(told, colour))
+    show(found.as_json(), as_json, words_of(found, colour))

@@ -6,63 +6,50 @@ import json
 from pathlib import Path
 
 import typer
+from typer import Option
 
-from pairsieve.cli import Stopped, app, say
-from pairsieve.errors import InputError, MissingExtra
+from pairsieve.cli import Stopped, app, needs_extra, say
+from pairsieve.cli.options import ADDRESS_JSON, CACHE, FOLDER, HOST, PORT
+from pairsieve.errors import InputError
 
 
 @app.command()
 def label(
-    folder: Path = typer.Argument(..., help="The campaign folder."),
-    host: str = typer.Option(
-        "127.0.0.1", "--host", help="Address to serve; other than loopback needs a token."
+    folder: Path = FOLDER,
+    host: str = HOST,
+    port: int = PORT,
+    token: str = Option("", envvar="PAIRSIEVE_TOKEN", help="Password of the page, 16 characters or more."),
+    overlap: float = Option(
+        0.0, min=0, max=1, help="Share of the pairs that two people label, to measure agreement."
     ),
-    port: int = typer.Option(0, "--port", min=0, max=65535, help="Port; 0 takes a free one."),
-    token: str = typer.Option(
-        "",
-        "--token",
-        envvar="PAIRSIEVE_TOKEN",
-        help="What people must give to come in, 16 characters or more.",
-    ),
-    overlap: float = typer.Option(
-        0.0, "--overlap", min=0, max=1, help="Share of the pairs that two people label, to measure agreement."
-    ),
-    split: str | None = typer.Option(
-        None, "--split", help="The split of an audit, where it is not the campaign's own."
-    ),
-    no_train: bool = typer.Option(False, "--no-train", help="Do not train in the background between rounds."),
-    cache: Path | None = typer.Option(
-        None, "--cache", envvar="PAIRSIEVE_CACHE", help="Embeddings shared between campaigns."
-    ),
-    as_json: bool = typer.Option(False, "--json", help="Print the address as JSON."),
+    split: str | None = Option(None, help="Answer the audit of another split than the campaign's own."),
+    no_train: bool = Option(False, "--no-train", help="Do not train in the background between rounds."),
+    cache: Path | None = CACHE,
+    as_json: bool = ADDRESS_JSON,
 ) -> None:
     """Label in the browser, alone or with others.
 
-    Serves the labelling page and the dashboard until stopped. When a round's answers are in, training
-    starts in the background and the next pairs appear. Every answer is kept at once. With --split, the
-    questions of that split's audit (pairsieve audit --split) are answered instead, and nothing is trained.
+    Serves the labelling page and the dashboard until stopped. When a round is answered, training starts in
+    the background and the next pairs appear. Every answer is saved at once. With --split, the page has the
+    questions of that split's audit (pairsieve audit --split), and nothing is trained.
     """
     from pairsieve.campaign import Campaign
 
-    try:
+    with needs_extra("web", "The labelling page"):
         from pairsieve.web.app import serve
-    except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "uvicorn", "starlette", "pydantic"):
-            raise
-        raise MissingExtra(str(error.name), "The labelling page", "pip install 'pairsieve[web]'") from None
-    from pairsieve.web import Desk
-    from pairsieve.web.safety import check_host
+    from pairsieve.http.gate import check_host
+    from pairsieve.web import LabellingSession
 
     check_host(host, token)
     campaign = Campaign(folder, cache)
-    desk = Desk(campaign, overlap, split=split)
-    if not desk.place.own and not len(desk.place.ledger.questions()):
+    session = LabellingSession(campaign, overlap, split=split)
+    if not session.place.own and not len(session.place.ledger.questions()):
         raise InputError(
-            f"no audit of {desk.place.name} has been begun",
+            f"no audit of {session.place.name} has been begun",
             where=str(folder),
-            remedy=f"pairsieve audit {folder} --split {desk.place.name}",
+            remedy=f"pairsieve audit {folder} --split {session.place.name}",
         )
-    if desk.place.own and campaign.split.has_truth:
+    if session.place.own and campaign.split.has_truth:
         say("This task has its truth: the rounds in the background are answered from it, not by people.")
 
     def announce(url: str) -> None:
@@ -72,12 +59,6 @@ def label(
             say("People need the token to come in.")
 
     try:
-        serve(desk, host, port, token, not no_train, announce, cache)
+        serve(session, host, port, token, not no_train, announce, cache)
     except (Stopped, KeyboardInterrupt):  # the usual way to end it, not a failure
         say(f"Stopped; every answer is kept. Go on with: pairsieve label {folder}")
-    except OSError as error:
-        raise InputError(
-            f"cannot serve at {host}:{port}",
-            why=error.strerror or str(error),
-            remedy="Choose another --port or --host",
-        ) from None

@@ -1,18 +1,15 @@
-"""How do shards run without a cluster? In this process: one after the other, or one on each of its GPUs."""
+"""Shards run in this process: one after the other, or one on each of its GPUs."""
 
 from __future__ import annotations
 
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from pairsieve.contracts import Pieces, Results, Shards, Work
 from pairsieve.errors import InputError
 from pairsieve.progress import bar, tracked
 
@@ -28,28 +25,15 @@ class LocalShards:
     def share(self, value: Any) -> Any:
         return value
 
-    def map(
-        self,
-        work: Callable[..., Any],
-        shards: Sequence[tuple[Any, ...]],
-        words: str = "shards",
-        gpu: bool = False,
-    ) -> Iterator[tuple[int, Any]]:
-        shown = tracked(shards, words) if len(shards) > 1 else shards
-        for position, shard in enumerate(shown):
+    def map(self, work: Work, shards: Shards, desc: str = "shards", gpu: bool = False) -> Results:
+        for position, shard in enumerate(tracked(shards, desc) if len(shards) > 1 else shards):
             yield position, work(*shard)
 
     def map_texts(
-        self,
-        work: Callable[[Any, list[str]], NDArray[np.float32]],
-        shared: Any,
-        pieces: Sequence[tuple[int, Sequence[str]]],
-        words: str = "embedding",
-        gpu: bool = False,
-    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        shown = tracked(pieces, words) if len(pieces) > 1 else pieces
-        for number, texts in shown:
-            yield number, work(shared, list(texts))
+        self, work: Work, shared: Any, pieces: Pieces, desc: str = "embedding", gpu: bool = False
+    ) -> Results:
+        for position, texts in tracked(pieces, desc) if len(pieces) > 1 else pieces:
+            yield position, work(shared, list(texts))
 
 
 class _GivenUp(Exception):
@@ -66,26 +50,19 @@ class GpuShards(LocalShards):
 
     devices: tuple[str, ...] = ()
 
-    def map(
-        self,
-        work: Callable[..., Any],
-        shards: Sequence[tuple[Any, ...]],
-        words: str = "shards",
-        gpu: bool = False,
-    ) -> Iterator[tuple[int, Any]]:
+    def map(self, work: Work, shards: Shards, desc: str = "shards", gpu: bool = False) -> Results:
         if not gpu:
-            yield from super().map(work, shards, words)
+            yield from super().map(work, shards, desc)
             return
         free: queue.SimpleQueue[str] = queue.SimpleQueue()
         for device in self.devices:
             free.put(device)
-
         failed = threading.Event()
 
         def one(shard: tuple[Any, ...]) -> Any:
             device = free.get()
             try:
-                if failed.is_set():  # another shard's failure will be told
+                if failed.is_set():  # the other shard's failure is raised
                     raise _GivenUp
                 with _current(device):
                     return work(*shard)
@@ -95,7 +72,7 @@ class GpuShards(LocalShards):
             finally:
                 free.put(device)
 
-        shown = bar(len(shards), words, "shard")
+        shown = bar(len(shards), desc, "shard")
         pool = ThreadPoolExecutor(len(self.devices))
         try:
             under_way = {pool.submit(one, shard): position for position, shard in enumerate(shards)}
@@ -116,9 +93,9 @@ def gpu_shards() -> GpuShards:
     if count == 0:
         raise InputError(
             "no GPU here",
-            where="--cluster gpus",
+            where="`distributed='gpus'`",
             why="PyTorch sees none",
-            remedy="Leave --cluster out: the scan then runs on this machine's cores",
+            remedy="Leave `distributed` out: the scan then runs on this machine's cores",
         )
     return GpuShards(workers=count, gpus=count, devices=tuple(f"cuda:{k}" for k in range(count)))
 

@@ -1,82 +1,73 @@
-"""How are neighbours found by indexes that no one machine could hold? An index for each part of the rows.
+"""Nearest neighbours by Faiss indexes that many workers build and search.
 
-Rows are cut into parts of `ROWS_AN_INDEX`, whoever searches, so one machine and many find the same. Each part
-gets its own Faiss index; a row's nearest are the best of what the indexes find. Up to that many rows there is
-one index, as without shards; the search is then shared out by the rows that ask.
+Rows are cut into indexes of `search.neighbours.ROWS_PER_INDEX` as on one machine, so both find the same. The
+rows that ask are shared out too.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.contracts import MapShards
-from pairsieve.distributed.local import LocalShards
-from pairsieve.distributed.scan import best_of
-from pairsieve.pairs import PairSpace, Scores
-from pairsieve.search.neighbours import BATCH, built_index, found_in
+from pairsieve.pairs import PairSpace
+from pairsieve.scan import Neighbours
+from pairsieve.search import neighbours
+from pairsieve.search.neighbours import Matrix
 
-ROWS_AN_INDEX = 1 << 20  # 1.6 GB of float32 at 384 dimensions, on each machine that searches it
-ASKERS_A_WORKER = 2  # shares of the asking rows, so that the last ones find few workers idle
+SHARES_PER_WORKER = 2  # of the asking rows, so that the last ones find few workers idle
 
 
-def index_by_shards(
-    shards: MapShards | None,
-    space: PairSpace,
-    left: NDArray[np.float32],
-    right: NDArray[np.float32],
-    count: int,
-    kind: str = "faiss-ivf",
-) -> tuple[NDArray[np.int64], Scores]:
-    """Each left row's `count` nearest right rows by Faiss indexes over unit rows; -1 where fewer were found.
+def index_neighbours(
+    shards: MapShards, space: PairSpace, left: Matrix, right: Matrix, count: int, kind: str = "faiss-ivf"
+) -> Neighbours:
+    """As `search.index_neighbours`. A lost worker costs the share it was searching.
 
     The same from one process and from many, save for `faiss-hnsw`, whose index depends on how many threads
     build it.
     """
-    mapper: MapShards = LocalShards() if shards is None else shards
-    local, threads = shards is None, mapper.threads
-    starts = range(0, max(len(right), 1), ROWS_AN_INDEX)
-    parts = [(mapper.share(right[at : at + ROWS_AN_INDEX]), count, kind, not local, threads) for at in starts]
-    indexes: dict[int, Any] = {}
-    for at, made in mapper.map(_build, parts, "indexing"):
-        indexes[at] = mapper.share(made)
-    share = -(-len(left) // (BATCH * (1 if local else ASKERS_A_WORKER * mapper.workers))) * BATCH
-    askers = [(at, mapper.share(left[at : at + share])) for at in range(0, len(left), max(share, 1))]
-    jobs = [(at, starts[part], rows, part) for part in indexes for at, rows in askers]
+    starts = range(0, max(len(right), 1), neighbours.ROWS_PER_INDEX)
+    builds = [
+        (shards.share(right[start : start + neighbours.ROWS_PER_INDEX]), count, kind, shards.threads)
+        for start in starts
+    ]
+    indexes = {at: shards.share(index) for at, index in shards.map(_build, builds, "indexing")}
+    batch = neighbours.BATCH
+    share = -(-len(left) // (batch * SHARES_PER_WORKER * shards.workers)) * batch
+    queries = [(at, shards.share(left[at : at + share])) for at in range(0, len(left), max(share, 1))]
+    jobs = [(first, starts[at]) for at in indexes for first, _ in queries]
+    searches = [
+        (index, rows, count, space.symmetric, first - starts[at], shards.threads)
+        for at, index in indexes.items()
+        for first, rows in queries
+    ]
     columns = np.full((len(left), count), -1, np.int64)
     scores = np.full((len(left), count), -np.inf, np.float32)
-    searches = [
-        (indexes[part], rows, count, space.symmetric, at - start, threads) for at, start, rows, part in jobs
-    ]
-    for job, (found, theirs) in mapper.map(_search, searches, "searching the indexes"):
-        at, start = jobs[job][:2]
+    for job, (found, values) in shards.map(_search, searches, "searching the indexes"):
+        first, start = jobs[job]
+        rows = slice(first, first + len(found))
         found = np.where(found < 0, -1, found + start)
-        mine = slice(at, at + len(found))
-        columns[mine], scores[mine] = best_of(columns[mine], scores[mine], found, theirs)
+        columns[rows], scores[rows] = neighbours.merge_neighbours(columns[rows], scores[rows], found, values)
     return columns, scores
 
 
-# ── what a worker does ──────────────────────────────────────────────────────────────────────────────
+# ── on a worker ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _build(rows: NDArray[np.float32], count: int, kind: str, packed: bool, threads: int) -> Any:
+def _build(rows: Matrix, count: int, kind: str, threads: int) -> NDArray[np.uint8]:
+    """An index as bytes."""
     import faiss
 
     if threads:
         faiss.omp_set_num_threads(threads)
-    index = built_index(rows, count, kind)
-    return faiss.serialize_index(index) if packed else index
+    return faiss.serialize_index(neighbours.build_index(rows, count, kind))
 
 
 def _search(
-    index: Any, rows: NDArray[np.float32], count: int, symmetric: bool, first_row: int, threads: int
-) -> tuple[NDArray[np.int64], Scores]:
+    index: NDArray[np.uint8], rows: Matrix, count: int, symmetric: bool, first_row: int, threads: int
+) -> Neighbours:
     import faiss
 
     if threads:
         faiss.omp_set_num_threads(threads)
-    if isinstance(index, np.ndarray):
-        index = faiss.deserialize_index(index)
-    return found_in(index, rows, count, symmetric, first_row)
+    return neighbours.search_index(faiss.deserialize_index(index), rows, count, symmetric, first_row)

@@ -1,4 +1,4 @@
-"""How do shards run on a Ray cluster? Scans and grids as Ray tasks, texts as a Ray Data stream.
+"""Shards run on a Ray cluster: scans as Ray tasks, texts as a Ray Data stream.
 
 Shared values are put into the object store of the driver's node, so that losing any other node loses no
 input; Ray runs the tasks of a lost node again elsewhere. Nothing of ours is pickled to disk.
@@ -10,13 +10,12 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pairsieve.contracts import MapShards
+from pairsieve.contracts import MapShards, Pieces, Results, Shards, Work
 from pairsieve.distributed.local import gpu_shards
 from pairsieve.errors import InputError, MissingExtra, PairsieveError
 from pairsieve.progress import bar
@@ -26,7 +25,7 @@ AHEAD = 2  # shards submitted beyond those that run, so that no worker waits for
 
 
 def open_shards(where: str | None) -> MapShards | None:
-    """What `--cluster` names: `gpus` are all of this machine's without Ray, `local` starts a cluster here,
+    """What `distributed` names: `gpus` are all of this machine's without Ray, `local` starts a cluster here,
     anything else is a cluster's address; or none."""
     if where is None:
         return None
@@ -46,7 +45,7 @@ def open_shards(where: str | None) -> MapShards | None:
         except (OSError, ValueError, RuntimeError) as error:
             raise InputError(
                 f"no Ray cluster answers at {where!r}",
-                where="--cluster",
+                where="`distributed`",
                 why=str(error).splitlines()[0] if str(error) else type(error).__name__,
                 remedy="Give host:port of its head node (ray start --head prints it), auto for the cluster "
                 "of this machine, or local to start one here",
@@ -80,20 +79,17 @@ class RayShards:
     def share(self, value: Any) -> Any:
         return self._ray.put(value)
 
-    def map(
-        self,
-        work: Callable[..., Any],
-        shards: Sequence[tuple[Any, ...]],
-        words: str = "shards",
-        gpu: bool = False,
-    ) -> Iterator[tuple[int, Any]]:
+    def map(self, work: Work, shards: Shards, desc: str = "shards", gpu: bool = False) -> Results:
         ray = self._ray
-        task = ray.remote(num_cpus=1, num_gpus=int(gpu), max_retries=RETRIES, scheduling_strategy="SPREAD")(
-            _plain(work)
-        )
+
+        def run(*shard: Any) -> Any:  # Ray takes plain functions only
+            return work(*shard)
+
+        remote = ray.remote(num_cpus=1, num_gpus=int(gpu), max_retries=RETRIES, scheduling_strategy="SPREAD")
+        task = remote(run)
         under_way: dict[Any, int] = {}
         to_come = iter(enumerate(shards))
-        shown = bar(len(shards), words, "shard")
+        shown = bar(len(shards), desc, "shard")
         try:
             while True:
                 while len(under_way) < AHEAD * self.workers:  # asked anew: a cluster grows and shrinks
@@ -105,7 +101,7 @@ class RayShards:
                     return
                 for done in ray.wait(list(under_way))[0]:
                     position = under_way.pop(done)
-                    with _in_words(words):
+                    with _explained(desc):
                         result = ray.get(done)
                     shown.update(1)
                     yield position, result
@@ -116,35 +112,32 @@ class RayShards:
                     ray.cancel(left_over)
 
     def map_texts(
-        self,
-        work: Callable[[Any, list[str]], NDArray[np.float32]],
-        shared: Any,
-        pieces: Sequence[tuple[int, Sequence[str]]],
-        words: str = "embedding",
-        gpu: bool = False,
-    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        self, work: Work, shared: Any, pieces: Pieces, desc: str = "embedding", gpu: bool = False
+    ) -> Results:
         import pyarrow as pa
         import ray.data as ray_data
+        import torch
 
-        ray, threads = self._ray, _torch_threads()
+        ray, threads = self._ray, torch.get_num_threads()
         handle = ray.put(shared)
         tables = [
-            pa.table({"number": np.full(len(texts), number), "text": pa.array(texts, pa.string())})
-            for number, texts in pieces
+            pa.table({"position": np.full(len(texts), position), "text": pa.array(texts, pa.string())})
+            for position, texts in pieces
         ]
 
         def one(table: Any) -> dict[str, Any]:
-            """One row: the number of the piece, and its rows as bytes; so no piece is ever cut in two."""
-            _use_threads(threads)
-            made, refused = np.zeros((0, 0), np.float32), ""
+            """One row: the position of the piece, and its rows as bytes; so no piece is ever cut in two."""
+            # As many as the driver: libraries may add up in another order with another number of threads.
+            torch.set_num_threads(threads)
+            rows, refused = np.zeros((0, 0), np.float32), ""
             try:
-                made = np.ascontiguousarray(
-                    work(ray.get(handle), table.column("text").to_pylist()), np.float32
-                )
+                found = work(ray.get(handle), table.column("text").to_pylist())
+                rows = np.ascontiguousarray(found, np.float32)
             except PairsieveError as error:  # Ray Data would hand on only that something failed
                 refused = str(error)
-            told = {"number": table.column("number")[0].as_py(), "width": made.shape[1], "refused": refused}
-            return {name: [value] for name, value in told.items()} | {"rows": [made.tobytes()]}
+            position = table.column("position")[0].as_py()
+            row = {"position": position, "width": rows.shape[1], "refused": refused, "rows": rows.tobytes()}
+            return {name: [value] for name, value in row.items()}
 
         ray_data.DataContext.get_current().enable_progress_bars = False  # ours is shown instead
         logging.getLogger("ray.data").setLevel(logging.ERROR)
@@ -153,19 +146,14 @@ class RayShards:
         stream = ray_data.from_arrow(tables).map_batches(
             one, batch_size=None, batch_format="pyarrow", **options
         )
-        shown = bar(len(tables), words, "shard")
-        try:
-            with _in_words(words):
-                batches: Any = stream.iter_batches(batch_size=None, batch_format="pyarrow")
-                for batch in batches:
-                    for row in batch.to_pylist():
-                        if row["refused"]:
-                            raise PairsieveError(row["refused"])
-                        rows = np.frombuffer(row["rows"], np.float32).reshape(-1, row["width"])
-                        shown.update(1)
-                        yield row["number"], rows
-        finally:
-            shown.close()
+        with bar(len(tables), desc, "shard") as shown, _explained(desc):
+            batches: Any = stream.iter_batches(batch_size=None, batch_format="pyarrow")
+            for batch in batches:
+                for row in batch.to_pylist():
+                    if row["refused"]:
+                        raise PairsieveError(row["refused"])
+                    shown.update(1)
+                    yield row["position"], np.frombuffer(row["rows"], np.float32).reshape(-1, row["width"])
 
     def _smallest(self) -> int:
         """Cores of the smallest machine that works: a shard that asks for more would wait forever."""
@@ -173,18 +161,9 @@ class RayShards:
         return max(1, int(min((cores for cores in nodes if cores), default=1)))
 
 
-def _plain(work: Callable[..., Any]) -> Callable[..., Any]:
-    """`work` as a plain function, which is all that Ray takes."""
-
-    def run(*shard: Any) -> Any:
-        return work(*shard)
-
-    return run
-
-
 @contextlib.contextmanager
-def _in_words(words: str) -> Iterator[None]:
-    """An error inside a shard surfaces as itself; a shard that is lost again and again is told in words."""
+def _explained(desc: str) -> Iterator[None]:
+    """An error inside a shard surfaces as itself; a shard that is lost again and again says what to do."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
@@ -195,29 +174,15 @@ def _in_words(words: str) -> Iterator[None]:
         raise
     except RayError as error:
         raise PairsieveError(
-            f"{words}: a shard was lost with its worker {RETRIES + 1} times "
+            f"{desc}: a shard was lost with its worker {RETRIES + 1} times "
             f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}). Give the workers "
             "more memory or use fewer of them on a machine, and run again: what was finished is kept."
         ) from error
-
-
-def _torch_threads() -> int:
-    import torch
-
-    return torch.get_num_threads()
-
-
-def _use_threads(threads: int) -> None:
-    """As many as the driver: libraries may add up in another order with another number of threads."""
-    import torch
-
-    if torch.get_num_threads() != threads:
-        torch.set_num_threads(threads)
 
 
 def _ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise MissingExtra("ray", "--cluster", "pip install 'pairsieve[cluster]'") from None
+        raise MissingExtra("ray", "`distributed`", "pip install 'pairsieve[distributed]'") from None
     return ray

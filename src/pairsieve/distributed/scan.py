@@ -1,4 +1,4 @@
-"""How is every pair visited by many machines, exactly? Blocks of two bands of rows, each an ordinary scan.
+"""Exact scans of every pair by many workers: blocks of two bands of rows, each an ordinary scan.
 
 A pair's score does not depend on where it stands in a scan (every tile has one shape), so a block scores
 its pairs as the whole space would, to the bit: counts add up, collected pairs are put together, and the
@@ -9,50 +9,50 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.contracts import MapShards
 from pairsieve.errors import InputError
-from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, Scores, pair_ids, pair_rows
-from pairsieve.scan import DOUBLE_BELOW, Doubled, Scan, open_scan, ready_rows
+from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, Rows, Scores, pair_ids, pair_rows
+from pairsieve.scan import DOUBLE_BELOW, Doubled, Neighbours, Scan, Take, ready_rows
+from pairsieve.search.neighbours import merge_neighbours
+
+Matrix: TypeAlias = NDArray[Any]  # rows of embeddings (n, d)
 
 ALIGN = 1024  # bands end where tiles end, so that little is spent on padding
 WIDEST = 1 << 17  # rows of a band at most: 200 MB of float32 at 384 dimensions
-BLOCKS_A_WORKER = 3  # so that the last blocks find few workers idle
+BLOCKS_PER_WORKER = 3  # so that the last blocks find few workers idle
 MOST_FOUND = 20_000_000  # pairs one block may hand back; a block with more is halved
 PIECE = 1 << 16  # chosen pairs scored by one shard
 
 
-def scan_by(
-    shards: MapShards | None,
+def open_scan(
+    shards: MapShards,
     space: PairSpace,
-    left: NDArray[Any],
-    right: NDArray[Any] | None = None,
+    left: Matrix,
+    right: Matrix | None = None,
     *,
     device: str = "auto",
     lengths: bool = False,
 ) -> Scan:
-    """The scan of a space by its embeddings: by shards, or, without any, on this machine."""
-    if shards is None:
-        return open_scan(space, left, right, device=device, lengths=lengths)
+    """As `scan.open_scan`, by the workers of `shards`."""
     scan = ShardedScan(shards, space, left, right, device=device, lengths=lengths)
     return Doubled(scan) if lengths else scan
 
 
 @dataclass(frozen=True)
-class Kind:
+class BlockSettings:
     """How a block is scanned; the same for every block, and as the whole space would be."""
 
     double: bool
     device: str
     threads: int
-    tile: int  # CUDA only: its tile grows with the space, so a block is told
+    tile: int  # CUDA only: its tile grows with the space, so a block is given it
     lengths: bool  # whether the rows' lengths count
 
 
@@ -63,8 +63,8 @@ class ShardedScan:
         self,
         shards: MapShards,
         space: PairSpace,
-        left: NDArray[Any],
-        right: NDArray[Any] | None = None,
+        left: Matrix,
+        right: Matrix | None = None,
         *,
         device: str = "auto",
         lengths: bool = False,
@@ -82,9 +82,9 @@ class ShardedScan:
         self.space, self.device, self._shards = space, device, shards
         double = float(space.size) * left.shape[1] <= DOUBLE_BELOW
         tile = min(16384, 1 << max(10, (max(space.shape) - 1).bit_length()))
-        self._kind = Kind(double, device, shards.threads, tile, lengths)
+        self._settings = BlockSettings(double, device, shards.threads, tile, lengths)
         self._rows = left, other
-        wanted = BLOCKS_A_WORKER * (shards.gpus if self._gpu else shards.workers)
+        wanted = BLOCKS_PER_WORKER * (shards.gpus if self._gpu else shards.workers)
         sides = math.sqrt(2 * wanted) if space.symmetric else math.sqrt(wanted)
         self._left = self._bands(left, math.ceil(sides))
         self._right = self._left if space.symmetric else self._bands(other, math.ceil(sides))
@@ -93,67 +93,58 @@ class ShardedScan:
         """Scores of chosen pairs, to the bit those of a whole pass. Any order."""
         out = np.empty(len(ids), np.float32)
         order = np.argsort(ids, kind="stable")
-        parts = [order[first : first + PIECE] for first in range(0, len(ids), PIECE)]
-        for first in range(0, len(parts), 64):  # so many at a time: their rows are copied
-            some = parts[first : first + 64]
-            pieces = [self._piece(ids[part]) for part in some]
-            for at, found in self._shards.map(_score, pieces, "scoring pairs", self._gpu):
+        pieces = [order[first : first + PIECE] for first in range(0, len(ids), PIECE)]
+        for first in range(0, len(pieces), 64):  # so many at a time: their rows are copied
+            some = pieces[first : first + 64]
+            shards = [self._piece(ids[piece]) for piece in some]
+            for at, found in self._shards.map(_score, shards, "scoring pairs", self._gpu):
                 out[some[at]] = found
         return out
 
-    def count_reaching(self, thresholds: NDArray[np.float32], words: str = "all pairs") -> NDArray[np.int64]:
+    def count_reaching(self, thresholds: NDArray[np.float32], desc: str = "all pairs") -> NDArray[np.int64]:
         """For each of the ascending distinct `thresholds`: how many pairs score at or above it."""
         reached = np.zeros(len(thresholds), np.int64)
         asked = self._shards.share(thresholds)
         blocks = [(*self._arguments(*block), asked) for block in self._blocks()]
-        for _, found in self._shards.map(_count, blocks, words, self._gpu):
+        for _, found in self._shards.map(_count, blocks, desc, self._gpu):
             reached += found
         return reached
 
-    def collect(
-        self, low: float, high: float, take: Callable[[Ids, Scores], None], words: str = "collecting"
-    ) -> None:
+    def collect(self, low: float, high: float, take: Take, desc: str = "collecting") -> None:
         """Hand every pair with low <= score <= high to `take`, in pieces of any order, one at a time."""
         blocks = [(block, (0, block[0].count)) for block in self._blocks()]
         while blocks:
-            crowded: list[tuple[tuple[Band, Band], tuple[int, int]]] = []
-            shards = [(*self._arguments(*block), rows, low, high) for block, rows in blocks]
-            for at, found in self._shards.map(_collect, shards, words, self._gpu):
-                (mine, yours), (first, last) = blocks[at]
+            halved: list[tuple[tuple[Band, Band], tuple[int, int]]] = []
+            shards = [(*self._arguments(*block), slice(*rows), low, high) for block, rows in blocks]
+            for at, found in self._shards.map(_collect, shards, desc, self._gpu):
+                (left, right), (first, last) = blocks[at]
                 if found is None:
                     middle = (first + last) // 2
-                    crowded += [((mine, yours), (first, middle)), ((mine, yours), (middle, last))]
+                    halved += [((left, right), (first, middle)), ((left, right), (middle, last))]
                 elif len(found[0]):
-                    take(found[0] + pair_ids(mine.first, yours.first), found[1])
-            blocks = crowded
+                    take(found[0] + pair_ids(left.first, right.first), found[1])
+            blocks = halved
 
-    def neighbours(
-        self, count: int, rows: NDArray[np.int64] | None = None, words: str = "neighbours"
-    ) -> tuple[NDArray[np.int64], Scores]:
+    def neighbours(self, count: int, rows: Rows | None = None, desc: str = "neighbours") -> Neighbours:
         """The `count` best partners of each left row (all, or the chosen `rows`), best first; ties by
         smaller column; -1 where a row has fewer. A text is no neighbour of itself in a symmetric space."""
-        if rows is None:
-            bands = self._left
-            numbers = np.arange(self.space.shape[0])
-        else:
-            numbers = np.asarray(rows, np.int64)
-            bands = self._chosen(numbers)
-        columns = np.full((len(numbers), count), -1, np.int64)
-        scores = np.full((len(numbers), count), -np.inf, np.float32)
-        blocks = [(mine, yours) for mine in bands for yours in self._wide]
+        positions = np.arange(self.space.shape[0]) if rows is None else np.asarray(rows, np.int64)
+        bands = self._left if rows is None else self._wide_bands(self._rows[0][positions])
+        columns = np.full((len(positions), count), -1, np.int64)
+        scores = np.full((len(positions), count), -np.inf, np.float32)
+        blocks = [(left, right) for left in bands for right in self._wide]
         shards = []
-        for mine, yours in blocks:
-            own = (
-                numbers[mine.first : mine.first + mine.count] - yours.first if self.space.symmetric else None
-            )
-            shards.append((mine.rows, yours.rows, self._kind, count, own))
-        for at, (found, theirs) in self._shards.map(_nearest, shards, words, self._gpu):
-            mine, yours = blocks[at]
-            part = slice(mine.first, mine.first + mine.count)
-            found = np.where(found < 0, -1, found + yours.first)
+        for left, right in blocks:
+            own = positions[left.first : left.first + left.count] - right.first
+            own_rows = own if self.space.symmetric else None
+            shards.append((left.rows, right.rows, self._settings, count, own_rows))
+        for at, (found, values) in self._shards.map(_nearest, shards, desc, self._gpu):
+            left, right = blocks[at]
+            span = slice(left.first, left.first + left.count)
+            found = np.where(found < 0, -1, found + right.first)
             if len(self._wide) > 1 or found.shape[1] < count:
-                found, theirs = best_of(columns[part], scores[part], found, theirs)
-            columns[part], scores[part] = found, theirs
+                found, values = merge_neighbours(columns[span], scores[span], found, values)
+            columns[span], scores[span] = found, values
         return columns, scores
 
     # ── bands and blocks ────────────────────────────────────────────────────────────────────────
@@ -162,51 +153,47 @@ class ShardedScan:
     def _gpu(self) -> bool:
         return self.device.startswith("cuda")
 
-    def _unit(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def _unit(self, rows: Matrix) -> Matrix:
         """Rows as a block wants them; CUDA scales them itself."""
         if self._gpu:
             return np.ascontiguousarray(rows, np.float32)
-        return ready_rows(rows, np.float64 if self._kind.double else np.float32, self._kind.lengths)
+        return ready_rows(rows, np.float64 if self._settings.double else np.float32, self._settings.lengths)
 
-    def _bands(self, rows: NDArray[Any], wanted: int) -> list[Band]:
+    def _bands(self, rows: Matrix, wanted: int) -> list[Band]:
         tiles = max(1, -(-len(rows) // ALIGN))
-        number = min(tiles, max(wanted, -(-len(rows) // WIDEST)))
-        size = -(-tiles // number) * ALIGN
+        count = min(tiles, max(wanted, -(-len(rows) // WIDEST)))
+        size = -(-tiles // count) * ALIGN
         return [self._band(rows[first : first + size], first) for first in range(0, len(rows), size)]
 
-    def _band(self, rows: NDArray[Any], first: int) -> Band:
+    def _band(self, rows: Matrix, first: int) -> Band:
         return Band(first, len(rows), self._shards.share(self._unit(rows)))
 
     @cached_property
     def _wide(self) -> list[Band]:
         """The right rows in as few bands as may be: each block of neighbours costs a merge."""
-        rows = self._rows[1]
-        return [self._band(rows[first : first + WIDEST], first) for first in range(0, len(rows), WIDEST)]
+        return self._wide_bands(self._rows[1])
 
-    def _chosen(self, numbers: NDArray[np.int64]) -> list[Band]:
-        return [
-            self._band(self._rows[0][numbers[first : first + WIDEST]], first)
-            for first in range(0, len(numbers), WIDEST)
-        ]
+    def _wide_bands(self, rows: Matrix) -> list[Band]:
+        return [self._band(rows[first : first + WIDEST], first) for first in range(0, len(rows), WIDEST)]
 
     def _blocks(self) -> list[tuple[Band, Band]]:
         """The blocks that hold pairs; the largest first, so that no worker is left with one at the end."""
         blocks = [
-            (mine, yours)
-            for at, mine in enumerate(self._left)
-            for yours in self._right[at if self.space.symmetric else 0 :]
+            (left, right)
+            for at, left in enumerate(self._left)
+            for right in self._right[at if self.space.symmetric else 0 :]
         ]
         return sorted(blocks, key=lambda block: -_pairs(*block))
 
-    def _arguments(self, mine: Band, yours: Band) -> tuple[Any, Any, bool, Kind]:
-        return mine.rows, yours.rows, mine is yours and self.space.symmetric, self._kind
+    def _arguments(self, left: Band, right: Band) -> tuple[Any, Any, bool, BlockSettings]:
+        return left.rows, right.rows, left is right and self.space.symmetric, self._settings
 
-    def _piece(self, ids: Ids) -> tuple[Any, Any, Kind, Ids]:
+    def _piece(self, ids: Ids) -> tuple[Any, Any, BlockSettings, Ids]:
         left, right = pair_rows(ids)
         used_left, left = np.unique(left, return_inverse=True)
         used_right, right = np.unique(right, return_inverse=True)
-        mine, yours = self._unit(self._rows[0][used_left]), self._unit(self._rows[1][used_right])
-        return mine, yours, self._kind, pair_ids(left, right)
+        left_rows, right_rows = self._unit(self._rows[0][used_left]), self._unit(self._rows[1][used_right])
+        return left_rows, right_rows, self._settings, pair_ids(left, right)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,103 +205,81 @@ class Band:
     rows: Any
 
 
-def best_of(
-    columns: NDArray[np.int64], scores: Scores, more: NDArray[np.int64], theirs: Scores
-) -> tuple[NDArray[np.int64], Scores]:
-    """The best of two lists of nearest, row by row: (n, k) and (n, j) -> (n, k). Ties by smaller column."""
-    both, values = np.concatenate([columns, more], axis=1), np.concatenate([scores, theirs], axis=1)
-    order = np.lexsort((both, -values), axis=1)[:, : columns.shape[1]]
-    return np.take_along_axis(both, order, 1), np.take_along_axis(values, order, 1)
-
-
-def _pairs(mine: Band, yours: Band) -> int:
-    return mine.count * (mine.count - 1) // 2 if mine is yours else mine.count * yours.count
+def _pairs(left: Band, right: Band) -> int:
+    return left.count * (left.count - 1) // 2 if left is right else left.count * right.count
 
 
 # ── what a worker does ──────────────────────────────────────────────────────────────────────────────
 
 
-def _scan(mine: NDArray[Any], yours: NDArray[Any], same: bool, kind: Kind) -> Scan:
+def _scan(left: Matrix, right: Matrix, same: bool, settings: BlockSettings) -> Scan:
     """The ordinary scan of a block: the pairs within one band, or those of two."""
-    space: PairSpace = AllPairs(len(mine)) if same else CrossPairs(len(mine), len(yours))
-    yours = mine if same else yours
-    if kind.device.startswith("cuda"):
+    space: PairSpace = AllPairs(len(left)) if same else CrossPairs(len(left), len(right))
+    right = left if same else right
+    if settings.device.startswith("cuda"):
         from pairsieve.scan.cuda import CudaScan
 
-        return CudaScan(
-            space,
-            mine,
-            yours,
-            double=kind.double,
-            device=kind.device,
-            tile=kind.tile,
-            lengths=kind.lengths,
-        )
+        double, tile, lengths = settings.double, settings.tile, settings.lengths
+        return CudaScan(space, left, right, double=double, device=settings.device, tile=tile, lengths=lengths)
     from pairsieve.scan.cpu import CpuScan
 
     with warnings.catch_warnings():
         # Rows in shared memory cannot be written, which torch remarks on; nobody writes them here.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return CpuScan(space, mine, yours, double=kind.double, threads=kind.threads)
+        return CpuScan(space, left, right, double=settings.double, threads=settings.threads)
 
 
-def _score(mine: NDArray[Any], yours: NDArray[Any], kind: Kind, ids: Ids) -> Scores:
-    return _scan(mine, yours, False, kind).scores(ids)
+def _score(left: Matrix, right: Matrix, settings: BlockSettings, ids: Ids) -> Scores:
+    return _scan(left, right, False, settings).scores(ids)
 
 
 def _count(
-    mine: NDArray[Any], yours: NDArray[Any], same: bool, kind: Kind, thresholds: NDArray[np.float32]
+    left: Matrix, right: Matrix, same: bool, settings: BlockSettings, thresholds: Scores
 ) -> NDArray[np.int64]:
-    return _scan(mine, yours, same, kind).count_reaching(thresholds)
+    return _scan(left, right, same, settings).count_reaching(thresholds)
 
 
-class _Crowded(Exception):
+class _TooMany(Exception):
     """More pairs than a block may hand back."""
 
 
 def _collect(
-    mine: NDArray[Any],
-    yours: NDArray[Any],
-    same: bool,
-    kind: Kind,
-    rows: tuple[int, int],
-    low: float,
-    high: float,
+    left: Matrix, right: Matrix, same: bool, settings: BlockSettings, rows: slice, low: float, high: float
 ) -> tuple[Ids, Scores] | None:
     """Pairs of a block in a range of scores, some of its rows only; None where they are too many."""
-    first, last = rows
+    first, last = rows.start, rows.stop
     found: list[tuple[Ids, Scores]] = [(np.empty(0, np.int64), np.empty(0, np.float32))]
     held = 0
 
-    def taker(row: int, column: int) -> Callable[[Ids, Scores], None]:
+    def taker(row: int, column: int) -> Take:
         def take(ids: Ids, scores: Scores) -> None:
             nonlocal held
             held += len(ids)
             if held > MOST_FOUND and last - first > 1:
-                raise _Crowded
+                raise _TooMany
             found.append((ids + pair_ids(row, column), scores))
 
         return take
 
-    part = mine[first:last]
+    some = left[rows]
     try:
         if same:  # the pairs within these rows, then those of these rows with the later ones
-            _scan(part, part, True, kind).collect(low, high, taker(first, first))
-            if last < len(mine):
-                _scan(part, mine[last:], False, kind).collect(low, high, taker(first, last))
+            _scan(some, some, True, settings).collect(low, high, taker(first, first))
+            if last < len(left):
+                _scan(some, left[last:], False, settings).collect(low, high, taker(first, last))
         else:
-            _scan(part, yours, False, kind).collect(low, high, taker(first, 0))
-    except _Crowded:
+            _scan(some, right, False, settings).collect(low, high, taker(first, 0))
+    except _TooMany:
         return None
     return np.concatenate([piece[0] for piece in found]), np.concatenate([piece[1] for piece in found])
 
 
 def _nearest(
-    mine: NDArray[Any], yours: NDArray[Any], kind: Kind, count: int, own: NDArray[np.int64] | None
-) -> tuple[NDArray[np.int64], Scores]:
+    left: Matrix, right: Matrix, settings: BlockSettings, count: int, own: Rows | None
+) -> Neighbours:
     """Each row's nearest in a band; `own` is where a row finds itself there (outside the band: nowhere)."""
     spare = 0 if own is None else 1  # a row that meets itself is dropped again
-    columns, scores = _scan(mine, yours, False, kind).neighbours(min(count + spare, len(yours)))
+    columns, scores = _scan(left, right, False, settings).neighbours(min(count + spare, len(right)))
     if own is None:
         return columns, scores
     itself = columns == own[:, None]

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from pairsieve.scan import Scan
 from pairsieve.tasks import Collection, Split
 
 if TYPE_CHECKING:
-    from pairsieve.campaign.view import Trained
+    from pairsieve.models import Matcher
 
 SEALED = "test"  # the split nobody looks at unless asked
 MOST_PIECES = 128  # of a text that are left out one at a time; in longer texts several words together
@@ -96,9 +96,10 @@ class Explanation:
     right_text: str
     score: float
     cosine: float
-    leaned: float | None  # their cosine when each leans on its nearest; None where none does
-    crowd: tuple[float, float] | None  # of each text (search/crowding.py); None where only cosines count
-    logit: float
+    smoothed_cosine: float | None  # after neighbour smoothing; None where there is none
+    density: tuple[float, float] | None  # of each text (scorer/hubness.py); None without the correction
+    reranked: bool  # whether the pair is a candidate that the re-ranker scored
+    log_odds: float
     probability: float
     standing: Standing | None  # None where nobody wanted all pairs counted
     at_score: AtScore | None
@@ -129,20 +130,18 @@ def explain(
     """
     number = campaign.trained_round("to ask")
     part, a, b = find_pair(campaign, one, other, split)
-    matcher = campaign.matcher(number)
-    scan = campaign.scan(part.space, *campaign.embeddings(matcher, part, number))
+    scored = campaign.score(part, number)
+    scorer, scan, corrected = scored.scorer, scored.scan, scored.corrected
     ids = part.space.ids([a], [b])
     a, b = (int(side[0]) for side in pair_rows(ids))
     score = float(scan.scores(ids)[0])
-    logit = matcher.weight * score + matcher.bias
     texts = part.left.texts[a], part.right.texts[b]
     sides = ("left", "left" if part.space.symmetric else "right")
-    words, rows = _occluded(matcher, texts, sides)
-    crowd = None
-    if campaign.crowding:
-        mine, yours = campaign.crowds(matcher, part, number)
-        crowd = float(mine[a]), float(yours[b])
-    near, far = campaign.leaned(matcher, part, number)
+    words, rows = _occluded(scorer.matcher, texts, sides)
+    lengths = corrected.lengths[0][a] * corrected.lengths[1][b] if corrected.lengths else 1.0
+    product = float(scored.base.scores(ids)[0]) / float(lengths)
+    density = corrected.density and (float(corrected.density[0][a]), float(corrected.density[1][b]))
+    itself = int(ids[0]) if part is campaign.split else -1
     return Explanation(
         split=part.name,
         asked_split=campaign.settings.split,
@@ -153,17 +152,18 @@ def explain(
         right_text=texts[1],
         score=score,
         cosine=float(rows[0] @ rows[1]),
-        leaned=float(near[a] @ (near if far is None else far)[b]) if campaign.leaning else None,
-        crowd=crowd,
-        logit=float(logit),
-        probability=float(0.5 * (1 + np.tanh(logit / 2))),
+        smoothed_cosine=product if corrected.nearest else None,
+        density=density or None,
+        reranked=bool(is_member(ids, scored.candidates)[0]),
+        log_odds=float(scorer.log_odds(np.array([score]))[0]),
+        probability=float(scorer.probabilities(np.array([score]))[0]),
         standing=_standing(part, scan, score) if count_all else None,
-        at_score=_at_score(campaign, part, number, matcher, scan, score) if count_all else None,
+        at_score=_at_score(campaign, part, number, scan, score) if count_all else None,
         truth=bool(is_member(ids, part.positives)[0]) if part.has_truth else None,
         asked=_asked(campaign, int(ids[0])) if part.name == campaign.settings.split else None,
         left_words=words[0],
         right_words=words[1],
-        near=_near(campaign, number, matcher, rows, int(ids[0]) if part is campaign.split else -1, examples),
+        near=_near(campaign, number, scorer.matcher, rows, itself, examples),
     )
 
 
@@ -179,26 +179,18 @@ def find_pair(campaign: Campaign, one: str, other: str, split: str | None) -> tu
     if split is not None and split not in splits:
         raise InputError(f"no split {split!r}", where=str(campaign.folder), remedy=nearest(split, splits))
     if one == other and all(part.space.symmetric for part in splits.values()):
-        raise InputError(
-            f"{one!r} is given twice", why="a pair has two texts", remedy="Give two different keys"
-        )
+        why = "a pair has two texts"
+        raise InputError(f"{one!r} is given twice", why=why, remedy="Give two different keys")
     own = campaign.settings.split
     names = [split] if split else [own, *(n for n in splits if n not in (own, SEALED))]
     for name in names:
         part = splits[name]
-        places = [_rows(part.left, one, other), _rows(part.right, one, other)]
-        if part.space.symmetric and None not in places[0]:
-            return part, *_both(places[0])
-        if not part.space.symmetric:
-            for at, to in ((0, 1), (1, 0)):
-                a, b = places[0][at], places[1][to]
-                if a is not None and b is not None:
-                    return part, a, b
+        orders = [(one, other)] if part.space.symmetric else [(one, other), (other, one)]
+        for first, second in orders:
+            a, b = _row(part.left, first), _row(part.right, second)
+            if a is not None and b is not None:
+                return part, a, b
     raise _not_found(campaign, names, one, other)
-
-
-def _rows(texts: Collection, one: str, other: str) -> tuple[int | None, int | None]:
-    return _row(texts, one), _row(texts, other)
 
 
 def _row(texts: Collection, key: str) -> int | None:
@@ -208,52 +200,37 @@ def _row(texts: Collection, key: str) -> int | None:
         return None
 
 
-def _both(places: tuple[int | None, int | None]) -> tuple[int, int]:
-    first, second = places
-    assert first is not None and second is not None
-    return first, second
-
-
 def _not_found(campaign: Campaign, names: Sequence[str], one: str, other: str) -> InputError:
     """Says which key is unknown, and which known ones are like it; or that no split holds both."""
-    splits = [campaign.task.splits[name] for name in names]
-    looked = ", ".join(names)
+    splits, looked = campaign.task.splits, ", ".join(names)
+    known = [key for name in names for side in (splits[name].left, splits[name].right) for key in side.keys]
     for key in (one, other):
-        if not any(_row(side, key) is not None for part in splits for side in (part.left, part.right)):
-            known = (k for part in splits for side in (part.left, part.right) for k in side.keys)
-            close = close_keys(key, known)
-            guess = "Did you mean " + " or ".join(repr(k) for k in close) + "? " if close else ""
-            more = (
-                ""
-                if SEALED in names or SEALED not in campaign.task.splits
-                else (f". Keys of the split {SEALED} are found with --split {SEALED}")
-            )
-            return InputError(
-                f"no text has the key {key!r}",
-                where=f"{campaign.folder}, {looked}",
-                remedy=f"{guess}Keys are those of the tables the task was made from{more}",
-            )
-    why = "they stand in different splits, or both on the same side of two collections"
+        if key not in known:
+            close = " or ".join(map(repr, close_keys(key, known)))
+            remedy = f"Did you mean {close}? " if close else ""
+            remedy += "Keys are those of the tables the task was made from"
+            if SEALED in splits and SEALED not in names:
+                remedy += f". Keys of the split {SEALED} are found with `split={SEALED!r}`"
+            where = f"{campaign.folder}, {looked}"
+            return InputError(f"no text has the key {key!r}", where=where, remedy=remedy)
     return InputError(
         f"{one!r} and {other!r} are no pair of {looked}",
         where=str(campaign.folder),
-        why=why,
+        why="they stand in different splits, or both on the same side of two collections",
         remedy="Give two keys of one split; of two collections, one of each side",
     )
 
 
-def close_keys(key: str, known: Any, count: int = 3) -> list[str]:
+def close_keys(key: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The known keys most like `key`: the same but for case first, then by shared letters (difflib)."""
-    keys = list(dict.fromkeys(known))
-    folded = key.casefold()
+    keys, folded = list(dict.fromkeys(known)), key.casefold()
     same = [k for k in keys if k.casefold() == folded]
     if len(same) >= count:
         return same[:count]
     near = [k for k in keys if abs(len(k) - len(key)) <= max(2, len(key) // 3)]
     if len(near) > 20_000:  # comparing letters is slow: keep keys that begin or end alike
-        near = [k for k in near if k[:2].casefold() == folded[:2] or k[-3:].casefold() == folded[-3:]][
-            :20_000
-        ]
+        alike = (k for k in near if k[:2].casefold() == folded[:2] or k[-3:].casefold() == folded[-3:])
+        near = list(islice(alike, 20_000))
     close = difflib.get_close_matches(key, near, n=count, cutoff=0.5)
     inside = [k for k in keys if folded and folded in k.casefold()]
     return list(dict.fromkeys([*same, *close, *inside]))[:count]
@@ -272,7 +249,7 @@ def pieces(text: str, most: int = MOST_PIECES) -> list[tuple[int, int]]:
 
 
 def _occluded(
-    matcher: Trained, texts: tuple[str, str], sides: tuple[str, str]
+    matcher: Matcher, texts: tuple[str, str], sides: tuple[str, str]
 ) -> tuple[tuple[tuple[Word, ...], tuple[Word, ...]], tuple[NDArray[np.float32], NDArray[np.float32]]]:
     """The words of both texts with their losses, and the unit rows of the texts as they are.
 
@@ -289,10 +266,11 @@ def _occluded(
     else:
         left, right = (matcher.embed(batch, side) for batch, side in zip(batches, sides))
     whole = float(left[0] @ right[0])
-    words = []
-    for text, where, scores in zip(texts, spans, (left[1:] @ right[0], right[1:] @ left[0])):
-        words.append(tuple(Word(text[a:b], whole - float(s), a, b) for (a, b), s in zip(where, scores)))
-    return (words[0], words[1]), (left[0], right[0])
+    first, second = (
+        tuple(Word(text[a:b], whole - float(s), a, b) for (a, b), s in zip(where, scores))
+        for text, where, scores in zip(texts, spans, (left[1:] @ right[0], right[1:] @ left[0]))
+    )
+    return (first, second), (left[0], right[0])
 
 
 # ── how it stands ───────────────────────────────────────────────────────────────────────────────────
@@ -302,26 +280,23 @@ def _standing(part: Split, scan: Scan, score: float) -> Standing:
     """Ranks by score; tied pairs share one."""
     at = np.float32(score)
     edges = np.array([at, np.nextafter(at, np.float32(4))], np.float32)
-    reaching, higher = scan.count_reaching(edges, words="ranking the pair").tolist()
+    reaching, higher = scan.count_reaching(edges, desc="ranking the pair").tolist()
     return Standing(part.name, part.space.size, int(higher), int(reaching - higher))
 
 
-def _at_score(
-    campaign: Campaign, part: Split, number: int, matcher: Trained, scan: Scan, score: float
-) -> AtScore | None:
+def _at_score(campaign: Campaign, part: Split, number: int, scan: Scan, score: float) -> AtScore | None:
     """On dev where its truth is known, else on the pair's own split: on test only if the pair is there."""
     dev = campaign.task.splits.get("dev")
     measured = dev if dev is not None and dev.has_truth and len(dev.positives) else part
     if not measured.has_truth or len(measured.positives) == 0:
         return None
     if measured is not part:
-        scan = campaign.scan(measured.space, *campaign.embeddings(matcher, measured, number))
+        scan = campaign.score(measured, number).scan
     at = np.array([score], np.float32)
-    reaching = int(scan.count_reaching(at, words=f"measuring on {measured.name}")[0])
+    reaching = int(scan.count_reaching(at, desc=f"measuring on {measured.name}")[0])
     found = int((scan.scores(measured.positives) >= at[0]).sum())
-    return AtScore(
-        measured.name, found / reaching if reaching else None, found / len(measured.positives), reaching
-    )
+    precision = found / reaching if reaching else None
+    return AtScore(measured.name, precision, found / len(measured.positives), reaching)
 
 
 def _asked(campaign: Campaign, pair: int) -> dict[str, Any] | None:
@@ -330,19 +305,14 @@ def _asked(campaign: Campaign, pair: int) -> dict[str, Any] | None:
         return None
     questions = campaign.ledger.questions()
     at = int(np.flatnonzero(questions.ids == pair)[0])
-    return {
-        "round": int(questions.rounds[at]),
-        "purpose": questions.purpose[at],
-        "why": questions.why[at],
-        "label": votes.labels[0],
-        "state": votes.state[0],
-    }
+    asked = {"round": int(questions.rounds[at]), "purpose": questions.purpose[at], "why": questions.why[at]}
+    return {**asked, "label": votes.labels[0], "state": votes.state[0]}
 
 
 def _near(
     campaign: Campaign,
     number: int,
-    matcher: Trained,
+    matcher: Matcher,
     rows: tuple[NDArray[np.float32], NDArray[np.float32]],
     itself: int,
     examples: int,
@@ -353,11 +323,11 @@ def _near(
     """
     part = campaign.split
     ids, labels = campaign.ledger.labels(through=number)
-    kept = ids != itself
-    ids, labels = ids[kept], labels[kept]
+    ids, labels = ids[ids != itself], labels[ids != itself]
     if len(ids) == 0 or examples == 0:
         return ()
-    left, right = campaign.plain_embeddings(matcher, part, number)
+    model = campaign.trainer.model_key(campaign.labels(number))
+    left, right = campaign.trainer.scores.unit_rows(matcher, part, model)
     at, to = pair_rows(ids)
     a, b = rows
 
@@ -374,14 +344,10 @@ def _near(
         of_kind = np.flatnonzero(labels == kind)
         chosen += of_kind[np.argsort(-similarity[of_kind], kind="stable")[:examples]].tolist()
     chosen.sort(key=lambda place: (-similarity[place], ids[place]))
-    return tuple(
-        Near(
-            part.left.keys[int(at[place])],
-            part.right.keys[int(to[place])],
-            part.left.texts[int(at[place])],
-            part.right.texts[int(to[place])],
-            bool(labels[place]),
-            float(similarity[place]),
-        )
-        for place in chosen
-    )
+    near = []
+    for place in chosen:
+        row, column = int(at[place]), int(to[place])
+        keys = part.left.keys[row], part.right.keys[column]
+        texts = part.left.texts[row], part.right.texts[column]
+        near.append(Near(*keys, *texts, bool(labels[place]), float(similarity[place])))
+    return tuple(near)

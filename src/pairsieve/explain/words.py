@@ -1,4 +1,4 @@
-"""How is an explanation told to a person? As lines of text; on a terminal, in colour."""
+"""An explanation as lines of text for a person; on a terminal, in colour."""
 
 from __future__ import annotations
 
@@ -15,41 +15,44 @@ BAR = 20  # letters of the longest bar
 SHOWN = 400  # letters of a text
 
 
-def words_of(told: Explanation, colour: bool = False) -> str:
+def words_of(found: Explanation, colour: bool = False) -> str:
     """The explanation for a person; with `colour`, for a terminal."""
 
     def ink(words: str, *codes: str) -> str:
         return f"{''.join(codes)}{words}{PLAIN}" if colour else words
 
-    says = f"(score {told.score:.4f}, logit {told.logit:+.2f})"
+    says = f"(score {found.score:.4f}, log-odds {found.log_odds:+.2f})"
     lines = [
-        f"{ink(visible(told.left_key), BOLD)}  {_marked(told.left_text, told.left_words, colour)}",
-        f"{ink(visible(told.right_key), BOLD)}  {_marked(told.right_text, told.right_words, colour)}",
+        f"{ink(visible(found.left_key), BOLD)}  {_marked(found.left_text, found.left_words, colour)}",
+        f"{ink(visible(found.right_key), BOLD)}  {_marked(found.right_text, found.right_words, colour)}",
         "",
-        f"The model of round {told.round}: {ink(f'probability {told.probability:.3f}', BOLD)} {says}.",
+        f"The model of round {found.round}: {ink(f'probability {found.probability:.3f}', BOLD)} {says}.",
     ]
-    if told.crowd is not None:
-        one, other = told.crowd
-        leant = "" if told.leaned is None else f", {told.leaned:.4f} as each leans on its nearest text"
+    if found.density is not None:
+        one, other = found.density
+        smooth = found.smoothed_cosine
+        after = "" if smooth is None else f", {smooth:.4f} after neighbour smoothing"
         lines.append(
-            f"Their cosine is {told.cosine:.4f}{leant}. The crowd around text 1 is {one:.4f}, around text 2 "
-            f"{other:.4f}: the smaller, the more a cosine counts."
+            f"Their cosine is {found.cosine:.4f}{after}. Neighbour density around text 1 is {one:.4f}, "
+            f"around text 2 {other:.4f}: the smaller, the more a cosine counts (hubness correction)."
         )
-    if told.standing is not None:
-        lines.append(_standing_words(told.standing))
-    if told.at_score is not None:
-        lines.append(_at_score_words(told.at_score, trained_on=told.asked_split))
-    if told.truth is not None:
-        lines.append(f"Truth: {'match' if told.truth else 'no match'}.")
-    if told.asked is not None:
-        lines.append(_asked_words(told.asked))
-    elif told.truth is None:
+    if found.reranked:
+        lines.append("The pair is a candidate: its score is the re-ranker's.")
+    if found.standing is not None:
+        lines.append(_standing_words(found.standing))
+    if found.at_score is not None:
+        lines.append(_at_score_words(found.at_score, trained_on=found.asked_split))
+    if found.truth is not None:
+        lines.append(f"Truth: {'match' if found.truth else 'no match'}.")
+    if found.asked is not None:
+        lines.append(_asked_words(found.asked))
+    elif found.truth is None:
         lines.append("Nobody was asked about it.")
     lines += ["", "What the cosine loses without a word of text 1 or 2 (minus: what it gains):"]
-    lines += _bars(told, ink)
-    if told.near:
+    lines += _bars(found, ink)
+    if found.near:
         lines += ["", "Nearest labelled pairs:"]
-    for near in told.near:
+    for near in found.near:
         label = ink("match   ", GREEN) if near.match else ink("no match", RED)
         keys = f"{visible(near.left_key)}, {visible(near.right_key)}"
         lines.append(f"  {near.similarity:.3f}  {label}  {ink(keys, DIM)}")
@@ -80,9 +83,9 @@ def _asked_words(asked: dict[str, Any]) -> str:
     return f"Asked {use} in round {asked['round']} ({asked['why']}): {said}."
 
 
-def _bars(told: Explanation, ink: Any) -> list[str]:
+def _bars(found: Explanation, ink: Any) -> list[str]:
     """The words that matter most, of both texts beside each other in one list; heaviest first."""
-    words = [("1", word) for word in told.left_words] + [("2", word) for word in told.right_words]
+    words = [("1", word) for word in found.left_words] + [("2", word) for word in found.right_words]
     words.sort(key=lambda each: (-abs(each[1].loss), each[0], each[1].start))
     shown = words[:12]
     if not shown:

@@ -1,4 +1,4 @@
-"""Does a ledger keep its promises on this database? The conformance kit, told as one story."""
+"""The conformance kit of a ledger: what it promises, checked on any database."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ def check_ledger(make_ledger: Callable[[str], Ledger]) -> None:
         assert np.array_equal(ledger.asked(), np.sort(np.concatenate([first, second, audit]))), "all asked"
         assert np.array_equal(ledger.asked(through=1), np.sort(first)), "asked through round 1"
         assert np.array_equal(ledger.open_questions(1), first), "open questions come in the order of asking"
-        told = ledger.questions(1)
-        assert np.array_equal(told.ids, first) and told.left_keys == ["k0", "k0", "k1"], "keys stay with ids"
-        assert np.isnan(told.inclusion_probability).all(), "no probability where none was given"
+        first_round = ledger.questions(1)
+        assert np.array_equal(first_round.ids, first), "ids stay in the order of asking"
+        assert first_round.left_keys == ["k0", "k0", "k1"], "keys stay with ids"
+        assert np.isnan(first_round.inclusion_probability).all(), "no probability where none was given"
         drawn = ledger.questions(purpose="audit")
         assert drawn.inclusion_probability.tolist() == [0.25] and drawn.why == ["stratum 1"], "why and chance"
 
@@ -66,10 +67,8 @@ def check_ledger(make_ledger: Callable[[str], Ledger]) -> None:
 
         before = ledger.digest()
         stranger = int(pair_ids(1, 9))
-        _refused(
-            "an answer to a pair never asked",
-            lambda: ledger.answer([Answer(b, 1), Answer(stranger, 1)], who="ann", source="page"),
-        )
+        both = [Answer(b, 1), Answer(stranger, 1)]
+        _refused("an answer to a pair never asked", lambda: ledger.answer(both, who="ann", source="page"))
         _refused("a label of 2", lambda: ledger.answer([Answer(b, 2)], who="ann", source="page"))
         _refused("a nameless answer", lambda: ledger.answer([Answer(b, 1)], who=" ", source="page"))
         for statement in ("UPDATE answers SET label = 1", "DELETE FROM questions", "DELETE FROM meta"):
@@ -100,12 +99,9 @@ def _check_tokens(ledger: Ledger, pair: int) -> None:
     digest = ledger.digest()
     assert ledger.answer([Answer(pair, 1)], "gus", "page", ["click-1"]) == 0, "the same click again is not"
     assert ledger.digest() == digest, "the same click again leaves no trace"
-    _refused(
-        "a used token on another label", lambda: ledger.answer([Answer(pair, 0)], "gus", "page", ["click-1"])
-    )
-    _refused(
-        "a used token of somebody else", lambda: ledger.answer([Answer(pair, 1)], "ann", "page", ["click-1"])
-    )
+    for what, label, who in (("on another label", 0, "gus"), ("of somebody else", 1, "ann")):
+        given = [Answer(pair, label)]
+        _refused(f"a used token {what}", partial(ledger.answer, given, who, "page", ["click-1"]))
     _refused("one token for two answers", lambda: ledger.answer([Answer(pair, 1)], "gus", "page", ["a", "b"]))
     assert ledger.withdraw(np.array([pair]), "gus", "page", ["click-2"]) == 1, "an undo has a token too"
     assert ledger.withdraw(np.array([pair]), "gus", "page", ["click-2"]) == 0, "and is taken once"
@@ -119,9 +115,8 @@ def _check_adjudication(ledger: Ledger, pair: int) -> None:
     assert (votes.matches[0], votes.no_matches[0], votes.state) == (1, 1, ["open"]), "bob 0, eve 1: a tie"
     assert ledger.disputed().tolist() == [pair], "who disagree are found"
     ledger.adjudicate([Answer(pair, 0)], who="zoe", source="page")
-    assert _labels(ledger)[pair] is False and ledger.votes(np.array([pair])).basis == ["adjudication"], (
-        "settled"
-    )
+    assert _labels(ledger)[pair] is False, "settled"
+    assert ledger.votes(np.array([pair])).basis == ["adjudication"], "and by whom"
     ledger.answer([Answer(pair, 1)], who="ann", source="page")
     assert _labels(ledger)[pair] is False, "an adjudication outvotes whatever comes later"
     assert len(ledger.disputed()) == 0, "what is adjudicated waits for nobody"
@@ -153,7 +148,7 @@ def _check_inference(ledger: Ledger, audit: int) -> None:
     assert same not in given and one in given, "what was given can be had without what was inferred"
     _refused("inference from inference", lambda: ledger.infer([Answer(other, 0)], [[same, three]]))
     (count,) = [count for count in ledger.counts() if count.round == 3]
-    assert (count.labelled, count.inferred, count.positives) == (5, 2, 3), "inferred labels are told apart"
+    assert (count.labelled, count.inferred, count.positives) == (5, 2, 3), "inferred labels are counted apart"
     ledger.answer([Answer(same, 0)], who="bob", source="page")
     assert _labels(ledger)[same] is False, "what a person says counts before what follows"
     ledger.withdraw(np.array([same]), who="bob", source="page")

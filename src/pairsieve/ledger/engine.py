@@ -1,4 +1,4 @@
-"""How does the ledger reach its database? SQLite with a write-ahead log, or PostgreSQL by its URL."""
+"""Connections and transactions of the ledger: SQLite with a write-ahead log, or PostgreSQL by its URL."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ from pairsieve.errors import LedgerError, MissingExtra
 WRITER_LOCK = 0x7061_6972  # PostgreSQL's advisory lock that lets one writer in at a time
 WAIT_SECONDS = 60  # for another writer to finish
 _READ = "pairsieve_read"
+_DAMAGED = "the file is not a ledger or is damaged; restore it from a copy."
+_REMEDIES = {  # by words of the database's complaint, the first that fit
+    **dict.fromkeys(("full", "No space"), "make room on the disk and run again."),
+    "locked": "another process holds the ledger; wait for it or stop it, and run again.",
+    "unable to open": "check that the folder exists and may be written.",
+    **dict.fromkeys(("not a database", "malformed"), _DAMAGED),
+    "connection": "check that the database server runs and is reached by this URL, and run again.",
+}
 
 
 def make_engine(place: str | Path) -> sa.Engine:
@@ -25,10 +33,8 @@ def make_engine(place: str | Path) -> sa.Engine:
         try:
             url = sa.make_url(place)
         except ArgumentError:
-            raise LedgerError(
-                "the ledger's URL cannot be understood. Write a file's path, or "
-                "postgresql://USER:PASSWORD@HOST/DATABASE"
-            ) from None
+            allowed = "a file's path, or postgresql://USER:PASSWORD@HOST/DATABASE"
+            raise LedgerError(f"the ledger's URL cannot be understood. Write {allowed}") from None
     if url.drivername in ("postgresql", "postgres"):
         url = url.set(drivername="postgresql+psycopg")
     if url.get_backend_name() not in ("sqlite", "postgresql"):
@@ -78,16 +84,9 @@ def explained(engine: sa.Engine) -> Iterator[None]:
 
 
 def _next(cause: str) -> str:
-    if "full" in cause or "No space" in cause:
-        return "make room on the disk and run again."
-    if "locked" in cause:
-        return "another process holds the ledger; wait for it or stop it, and run again."
-    if "unable to open" in cause:
-        return "check that the folder exists and may be written."
-    if "not a database" in cause or "malformed" in cause:
-        return "the file is not a ledger or is damaged; restore it from a copy."
-    if "connection" in cause:
-        return "check that the database server runs and is reached by this URL, and run again."
+    for words, remedy in _REMEDIES.items():
+        if words in cause:
+            return remedy
     return "correct the cause and run again."
 
 
@@ -104,6 +103,7 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    # A writer takes the lock at once: a lock taken later, after reading, could fail without waiting.
-    deferred = connection.get_execution_options().get(_READ, False)
-    connection.exec_driver_sql("BEGIN" if deferred else "BEGIN IMMEDIATE")
+    options = connection.get_execution_options()
+    if options.get("isolation_level") != "AUTOCOMMIT":
+        # A writer takes the lock at once: a lock taken later, after reading, could fail without waiting.
+        connection.exec_driver_sql("BEGIN" if options.get(_READ) else "BEGIN IMMEDIATE")

@@ -1,8 +1,8 @@
-"""How is a row of the ledger written, and found again? The few queries that the ledger is made of."""
+"""Queries that append questions and answers to the ledger and look them up."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from pairsieve.contracts import Answer
 from pairsieve.errors import LedgerError
-from pairsieve.ledger.schema import ANSWER_CHAIN, QUESTION_CHAIN, answers, link, meta, questions
+from pairsieve.ledger.schema import answers, contents, link, meta, questions
 from pairsieve.pairs import Ids, Mask, is_member
 
 PURPOSES = ("train", "audit")
@@ -39,24 +39,12 @@ def tail(connection: sa.Connection) -> Tail:
     return Tail(int(row[0] or 0), row[1] or "", row[2] is not None)
 
 
-def append_questions(connection: sa.Connection, rows: list[dict[str, Any]]) -> None:
-    """Add questions, each linked to the one before. Needs the writers' lock."""
-    last = sa.select(questions.c.chain).order_by(questions.c.number.desc()).limit(1)
-    _linked(rows, QUESTION_CHAIN, connection.execute(last).scalar() or "")
-    connection.execute(sa.insert(questions), rows)
-
-
-def append_answers(connection: sa.Connection, rows: list[dict[str, Any]], chain: str) -> str:
-    """Add answer events after the link `chain`; returns the new last link. Needs the writers' lock."""
-    end = _linked(rows, ANSWER_CHAIN, chain)
-    connection.execute(sa.insert(answers), rows)
-    return end
-
-
-def _linked(rows: list[dict[str, Any]], names: tuple[str, ...], chain: str) -> str:
+def append(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]], chain: str) -> str:
+    """Add rows after the link `chain`; returns the new last link. Needs the writers' lock."""
+    names = [column.name for column in contents(table)]
     for row in rows:
-        chain = link(chain, [row[name] for name in names])
-        row["chain"] = chain
+        chain = row["chain"] = link(chain, [row.get(name) for name in names])
+    connection.execute(sa.insert(table), rows)
     return chain
 
 
@@ -68,11 +56,9 @@ def new_tokens(
     tokens = [token for token, _, _ in events]
     if len(set(tokens)) != len(tokens) or not all(isinstance(t, str) and t.strip() for t in tokens):
         raise LedgerError("tokens are texts that differ from click to click, and none is empty.")
-    held: dict[str, tuple[int, int | None, str, str]] = {}
-    for some in chunks(tokens):
-        query = sa.select(answers.c.token, answers.c.pair, answers.c.label, answers.c.who, answers.c.kind)
-        for token, *event in connection.execute(query.where(answers.c.token.in_(some))):
-            held[token] = (event[0], event[1], event[2], event[3])
+    c = answers.c
+    query = sa.select(c.token, c.pair, c.label, c.who, c.kind)
+    held = {token: tuple(event) for token, *event in rows_with(connection, query, c.token, tokens)}
     for token, pair, label in events:
         if token in held and held[token] != (pair, label, who, kind):
             raise LedgerError(
@@ -93,11 +79,7 @@ def pairs_and_labels(given: Sequence[Answer]) -> tuple[list[int], list[int | Non
 def asked_as(connection: sa.Connection, pairs: Ids) -> dict[int, str]:
     """The purpose of each of these pairs that was asked."""
     query = sa.select(questions.c.pair, questions.c.purpose)
-    found: dict[int, str] = {}
-    for some in chunks(pairs.tolist()):
-        asked = connection.execute(query.where(questions.c.pair.in_(some)))
-        found |= {int(row[0]): str(row[1]) for row in asked}
-    return found
+    return {row[0]: row[1] for row in rows_with(connection, query, questions.c.pair, pairs.tolist())}
 
 
 def known(connection: sa.Connection, wanted: Ids) -> Mask:
@@ -121,28 +103,31 @@ def known_purpose(purpose: str) -> str:
     return purpose
 
 
-def chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """The values, as many at a time as a database takes as parameters."""
-    return (values[start : start + FEW] for start in range(0, len(values), FEW))
+def rows_with(connection: sa.Connection, query: Any, key: Any, wanted: Sequence[Any]) -> list[Any]:
+    """Rows whose `key`, the query's first column, is wanted; a few are looked up, many picked from all."""
+    if len(wanted) > 4 * FEW:
+        held = set(wanted)
+        return [row for row in connection.execute(query) if row[0] in held]
+    some = (wanted[start : start + FEW] for start in range(0, len(wanted), FEW))
+    return [row for few in some for row in connection.execute(query.where(key.in_(few)))]
 
 
 def column(connection: sa.Connection, query: Any) -> Ids:
     return np.fromiter(connection.execute(query).scalars(), np.int64)
 
 
-def columns(connection: sa.Connection, query: Any, count: int) -> list[list[Any]]:
-    rows = connection.execute(query).all()
-    return [list(each) for each in zip(*rows)] if rows else [[] for _ in range(count)]
+def columns(rows: Iterable[Sequence[Any]], count: int) -> list[list[Any]]:
+    """Rows turned into `count` columns."""
+    return [list(each) for each in zip(*rows)] or [[] for _ in range(count)]
 
 
 def version_and_task(connection: sa.Connection) -> tuple[int, str | None]:
     """The schema version and the task of this database; (0, None) where there is no ledger yet."""
     if not sa.inspect(connection).has_table("meta"):
         return 0, None
-    rows = connection.execute(
-        sa.select(meta.c.schema_version, meta.c.task_fingerprint).order_by(meta.c.schema_version)
-    ).all()
-    return (int(rows[-1][0]), str(rows[-1][1])) if rows else (0, None)
+    query = sa.select(meta.c.schema_version, meta.c.task_fingerprint)
+    row = connection.execute(query.order_by(meta.c.schema_version.desc()).limit(1)).first()
+    return (row[0], row[1]) if row else (0, None)
 
 
 def mark(connection: sa.Connection) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What follows from the labels given? Inferred labels: what each rests on, and when it falls.
+"""Labels inferred by transitivity: what each rests on, and when it is withdrawn.
 
 An inferred label rests on a path of labelled pairs from its left text to its right text: a match on
 matches alone, a no match on matches and exactly one no match. It is written with that path, and taken back
@@ -19,9 +19,9 @@ import sqlalchemy as sa
 
 from pairsieve.contracts import Answer
 from pairsieve.errors import LedgerError
-from pairsieve.ledger.events import FEW, Tail, append_answers, asked_as, chunks, column
+from pairsieve.ledger.events import Tail, append, asked_as, column, rows_with
 from pairsieve.ledger.schema import answers, current_labels, standing_answers
-from pairsieve.pairs import Ids, pair_rows
+from pairsieve.pairs import Ids
 
 BY_RULE = "transitivity"  # who and source of an inferred label; no person may bear this name
 _MOST_SEARCHED = 20  # changed pairs looked for one by one in what inferences rest on
@@ -50,12 +50,17 @@ def write_inferred(
             raise LedgerError(f"pair {each.id}: {each.label} does not follow, {fault}. None was written.")
         text = json.dumps(grounds, separators=(",", ":"))
         if stands.get(each.id) != (each.label, text):
-            same = {"who": BY_RULE, "source": BY_RULE, "round": at_end.round, "answered_at": now}
-            row: dict[str, Any] = {"pair": each.id, "label": each.label, **same, "rests_on": text}
-            rows.append(row | {"kind": "inferred", "about": "inferred", "token": None, "comment": None})
+            row = {"pair": each.id, "label": each.label, "rests_on": text}
+            rows.append(row | _by_rule("inferred", at_end, now))
     if rows:
-        append_answers(connection, rows, at_end.chain)
+        append(connection, answers, rows, at_end.chain)
     return len(rows)
+
+
+def _by_rule(kind: str, at_end: Tail, now: str) -> dict[str, Any]:
+    """What every event that no person causes has in common."""
+    event = {"who": BY_RULE, "source": BY_RULE, "round": at_end.round, "answered_at": now}
+    return event | {"kind": kind, "about": "inferred"}
 
 
 def withdraw_fallen(connection: sa.Connection, changed: Ids, at_end: Tail, now: str) -> int:
@@ -82,12 +87,10 @@ def withdraw_doubtful(connection: sa.Connection, pairs: Sequence[int], at_end: T
 
 def _take_back(connection: sa.Connection, pairs: list[int], why: str, at_end: Tail, now: str) -> str:
     """Write the withdrawals; returns the last link."""
-    row: dict[str, Any] = {"label": None, "who": BY_RULE, "source": BY_RULE, "round": at_end.round}
-    row |= {"answered_at": now, "kind": "withdrawal", "about": "inferred", "token": None}
-    row |= {"rests_on": None, "comment": why}
     if not pairs:
         return at_end.chain
-    return append_answers(connection, [{"pair": pair, **row} for pair in pairs], at_end.chain)
+    row = {"comment": why, **_by_rule("withdrawal", at_end, now)}
+    return append(connection, answers, [{"pair": pair, **row} for pair in pairs], at_end.chain)
 
 
 def fallen_inferences(connection: sa.Connection, among: Ids | None = None) -> list[int]:
@@ -105,7 +108,7 @@ def ground_labels(connection: sa.Connection, pairs: set[int]) -> dict[int, int]:
     query = sa.select(view.pair, view.label).where(
         view.state == "labelled", view.basis != "inferred", view.purpose == "train"
     )
-    return {row[0]: row[1] for row in _among(connection, query, view.pair, sorted(pairs))}
+    return {row[0]: row[1] for row in rows_with(connection, query, view.pair, sorted(pairs))}
 
 
 def _standing(connection: sa.Connection, among: Ids | None) -> list[Any]:
@@ -113,15 +116,7 @@ def _standing(connection: sa.Connection, among: Ids | None) -> list[Any]:
     query = sa.select(view.pair, view.label, view.rests_on).where(view.kind == "inferred")
     if among is None:
         return list(connection.execute(query))
-    return _among(connection, query, view.pair, among.tolist())
-
-
-def _among(connection: sa.Connection, query: Any, pair: Any, wanted: list[int]) -> list[Any]:
-    """Rows of the query for the wanted pairs; a few are looked up, many are picked from all."""
-    if len(wanted) > 4 * FEW:
-        held = set(wanted)
-        return [row for row in connection.execute(query) if row[0] in held]
-    return [row for some in chunks(wanted) for row in connection.execute(query.where(pair.in_(some)))]
+    return rows_with(connection, query, view.pair, among.tolist())
 
 
 def _fault(each: Answer, grounds: list[tuple[int, int | None]]) -> str:
@@ -136,10 +131,7 @@ def _fault(each: Answer, grounds: list[tuple[int, int | None]]) -> str:
         return f"its path holds {against} no matches; a match rests on none, a no match on exactly one"
     ends: set[int] = set()
     for pair, _ in grounds:  # on a path every text but the two ends is met twice
-        left, right = pair_rows(np.array([pair]))
-        ends ^= {int(left[0])}
-        ends ^= {int(right[0])}
-    left, right = pair_rows(np.array([each.id]))
-    return (
-        "" if ends == {int(left[0]), int(right[0])} else "its path does not lead from one text to the other"
-    )
+        ends ^= {pair >> 32} ^ {pair & 0xFFFFFFFF}
+    if ends != {each.id >> 32, each.id & 0xFFFFFFFF}:
+        return "its path does not lead from one text to the other"
+    return ""

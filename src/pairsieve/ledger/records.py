@@ -1,4 +1,4 @@
-"""What does the ledger hand out? Columns of equal length, in the order of asking or answering."""
+"""Records that the ledger returns: columns of equal length, in the order of asking or answering."""
 
 from __future__ import annotations
 
@@ -11,10 +11,19 @@ from pairsieve.pairs import Ids
 
 
 @dataclass(frozen=True)
-class Questions:
-    """Questions in the order of asking; all columns have the same length."""
+class _Columns:
+    """Columns of the same length, the first of which are pair ids."""
 
     ids: Ids
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Questions(_Columns):
+    """Questions in the order of asking."""
+
     left_keys: list[str]
     right_keys: list[str]
     rounds: NDArray[np.int64]
@@ -24,15 +33,11 @@ class Questions:
     purpose: list[str]
     asked_at: list[str]
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
 
 @dataclass(frozen=True)
-class Answers:
-    """Answer events in the order they came; all columns have the same length."""
+class Answers(_Columns):
+    """Answer events in the order they came."""
 
-    ids: Ids
     labels: list[int | None]
     who: list[str]
     source: list[str]
@@ -44,24 +49,17 @@ class Answers:
     rests_on: list[list[tuple[int, int]] | None]  # of "inferred": the (pair, label) it follows from
     comments: list[str | None]
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
 
 @dataclass(frozen=True)
-class Votes:
-    """How each pair stands, in the order of asking; all columns have the same length."""
+class Votes(_Columns):
+    """How each pair stands, in the order of asking."""
 
-    ids: Ids
     matches: NDArray[np.int64]  # people whose latest answer is "match"
     no_matches: NDArray[np.int64]
     unsure: NDArray[np.int64]
     labels: list[int | None]  # the label that counts; None where there is none
     state: list[str]  # "labelled", "unsure" or "open"
     basis: list[str]  # what the state rests on: "votes", "adjudication", "inferred", or "" (nothing yet)
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What was asked, who answered, and what is the label now? Questions and answers that outlive any crash.
+"""The ledger of questions, answers and current labels, in SQLite or PostgreSQL.
 
 Everything is a transaction: it is there whole once the call has returned, and not at all if it has not.
 """
@@ -6,7 +6,7 @@ Everything is a transaction: it is there whole once the call has returned, and n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,10 +21,8 @@ from pairsieve.errors import LedgerError
 from pairsieve.ledger.engine import make_engine, reading, writing
 from pairsieve.ledger.events import (
     Tail,
-    append_answers,
-    append_questions,
+    append,
     asked_as,
-    chunks,
     column,
     columns,
     known,
@@ -33,18 +31,27 @@ from pairsieve.ledger.events import (
     narrow,
     new_tokens,
     pairs_and_labels,
+    rows_with,
     tail,
     version_and_task,
 )
 from pairsieve.ledger.inference import BY_RULE, withdraw_doubtful, withdraw_fallen, write_inferred
-from pairsieve.ledger.memo import Mark, Memo
-from pairsieve.ledger.migrations import MIGRATIONS
+from pairsieve.ledger.maintenance import Verification, digest, export_events, vacuum, verify
 from pairsieve.ledger.records import Answers, Questions, RoundCount, Votes
-from pairsieve.ledger.schema import answers, current_labels, meta, questions, standing_answers
-from pairsieve.ledger.upkeep import Verification, digest, export_events, vacuum, verify
+from pairsieve.ledger.schema import (
+    VERSION,
+    answers,
+    contents,
+    create_schema,
+    current_labels,
+    meta,
+    questions,
+    standing_answers,
+)
 from pairsieve.pairs import Ids, Mask, is_member
 
 Clock: TypeAlias = Callable[[], datetime]
+Texts: TypeAlias = Sequence[str] | None  # one text for each answer, or none at all
 
 
 def utc_now() -> datetime:
@@ -52,7 +59,7 @@ def utc_now() -> datetime:
 
 
 def open_ledger(place: str | Path, task_fingerprint: str, clock: Clock = utc_now) -> Ledger:
-    """The ledger in a SQLite file, or behind a database URL (`postgresql://…`); made where there is none."""
+    """The ledger in a SQLite file or behind a database URL (`postgresql://…`); created if there is none."""
     ledger = Ledger(place, clock)
     try:
         ledger._prepare(task_fingerprint)
@@ -68,7 +75,7 @@ class Ledger:
     def __init__(self, place: str | Path, clock: Clock = utc_now) -> None:
         self._clock = clock
         self._engine = make_engine(place)
-        self._memo = Memo()
+        self._memo: tuple[tuple[int, int], dict[Hashable, Any]] = ((0, 0), {})
         self.place = self._engine.url.render_as_string(hide_password=True)
 
     def __enter__(self) -> Ledger:
@@ -97,7 +104,7 @@ class Ledger:
 
         Asking a round again with the same pairs changes nothing and returns 0; with other pairs it is
         refused, as is a pair that was asked before: an audit pair stays sealed, a training pair is no
-        audit. Draws of an audit are told apart by `strategy`. ids: (n,) distinct int64; the rest row by row.
+        audit. Draws of an audit differ in `strategy`. ids: (n,) distinct int64; the rest row by row.
         """
         wanted = np.asarray(ids, dtype=np.int64)
         reasons = [why] * len(wanted) if isinstance(why, str) else list(why)
@@ -131,44 +138,34 @@ class Ledger:
                     f"{int(is_member(in_order, before).sum()):,} are among the {len(wanted):,} asked now. "
                     "A round is asked once; ask under the next round's number."
                 )
-            self._refuse_asked(connection, in_order, what)
+            taken = in_order[known(connection, in_order)]
+            if len(taken):
+                sealed = list(asked_as(connection, taken).values()).count("audit")
+                also = f", {sealed:,} of them in an audit, which is sealed" if sealed else ""
+                raise LedgerError(
+                    f"{self.place}: {what} holds {len(taken):,} pairs that were asked before, the first "
+                    f"{taken[0]}{also}. A pair is asked once; leave out `asked()`."
+                )
+            same_in_all = {"round": round, "strategy": strategy, "purpose": purpose, "asked_at": now}
             rows = [
                 {
                     "pair": pair,
                     "left_key": str(left),
                     "right_key": str(right),
-                    "round": round,
                     "why": reason,
-                    "strategy": strategy,
                     "inclusion_probability": None if chance is None else float(chance),
-                    "purpose": purpose,
-                    "asked_at": now,
+                    **same_in_all,
                 }
                 for pair, left, right, reason, chance in zip(
                     wanted.tolist(), left_keys, right_keys, reasons, chances, strict=True
                 )
             ]
-            append_questions(connection, rows)
+            last = sa.select(questions.c.chain).order_by(questions.c.number.desc()).limit(1)
+            append(connection, questions, rows, connection.execute(last).scalar() or "")
         return len(wanted)
 
-    def _refuse_asked(self, connection: sa.Connection, in_order: Ids, what: str) -> None:
-        taken = in_order[known(connection, in_order)]
-        if not len(taken):
-            return
-        sealed = [pair for pair, purpose in asked_as(connection, taken).items() if purpose == "audit"]
-        also = f", {len(sealed):,} of them in an audit, which is sealed" if sealed else ""
-        raise LedgerError(
-            f"{self.place}: {what} holds {len(taken):,} pairs that were asked before, the first "
-            f"{taken[0]}{also}. A pair is asked once; leave out `asked()`."
-        )
-
     def answer(
-        self,
-        given: Sequence[Answer],
-        who: str,
-        source: str,
-        tokens: Sequence[str] | None = None,
-        comments: Sequence[str] | None = None,
+        self, given: Sequence[Answer], who: str, source: str, tokens: Texts = None, comments: Texts = None
     ) -> int:
         """Write one person's answers, all or none; the latest answer of a person counts. Returns how many.
 
@@ -178,26 +175,14 @@ class Ledger:
         return self._append(*pairs_and_labels(given), who, source, "answer", "answer", tokens, comments)
 
     def adjudicate(
-        self,
-        given: Sequence[Answer],
-        who: str,
-        source: str,
-        tokens: Sequence[str] | None = None,
-        comments: Sequence[str] | None = None,
+        self, given: Sequence[Answer], who: str, source: str, tokens: Texts = None, comments: Texts = None
     ) -> int:
         """Settle pairs, whatever the votes say: the latest adjudication of a pair is its label."""
         pairs, labels = pairs_and_labels(given)
         return self._append(pairs, labels, who, source, "adjudication", "adjudication", tokens, comments)
 
-    def withdraw(
-        self,
-        ids: Ids,
-        who: str,
-        source: str,
-        tokens: Sequence[str] | None = None,
-        kind: str = "answer",
-    ) -> int:
-        """Take back what `who` last said about these pairs; the events stay, the answers no longer count.
+    def withdraw(self, ids: Ids, who: str, source: str, tokens: Texts = None, kind: str = "answer") -> int:
+        """Take back what `who` last answered about these pairs; the events stay, the answers no longer count.
 
         `kind="adjudication"` takes back the pairs' adjudication, whoever gave it.
         """
@@ -235,8 +220,8 @@ class Ledger:
         source: str,
         kind: str,
         about: str,
-        tokens: Sequence[str] | None,
-        comments: Sequence[str] | None,
+        tokens: Texts,
+        comments: Texts,
     ) -> int:
         if not who.strip() or not source.strip():
             raise LedgerError(f"an answer names who gave it and its source, not {who!r} and {source!r}.")
@@ -252,31 +237,25 @@ class Ledger:
             fresh = np.ones(len(pairs), dtype=bool)
             if tokens is not None:
                 fresh = new_tokens(connection, list(zip(tokens, pairs, labels, strict=True)), who, kind)
-            events: list[dict[str, Any]] = [
-                {
-                    "pair": int(pair),
-                    "label": labels[at],
-                    "who": who,
-                    "source": source,
-                    "round": 0,
-                    "answered_at": now,
-                    "kind": kind,
-                    "about": about,
-                    "token": None if tokens is None else tokens[at],
-                    "rests_on": None,
-                    "comment": (comments[at] or None) if comments is not None else None,
-                }
-                for at, pair in enumerate(pairs)
-                if fresh[at]
-            ]
-            if not events:
+            if not fresh.any():
                 return 0
-            wanted = np.sort(np.array([event["pair"] for event in events], dtype=np.int64))
+            wanted = np.sort(np.array(pairs, dtype=np.int64)[fresh])
             self._refuse_unfit(connection, wanted, who, kind, about)
             end = tail(connection)
-            for event in events:
-                event["round"] = end.round
-            chain = append_answers(connection, events, end.chain)
+            same_in_all = {"who": who, "source": source, "round": end.round, "answered_at": now}
+            events: list[dict[str, Any]] = [
+                {
+                    "pair": pairs[at],
+                    "label": labels[at],
+                    "token": None if tokens is None else tokens[at],
+                    "comment": (comments[at] or None) if comments is not None else None,
+                    "kind": kind,
+                    "about": about,
+                    **same_in_all,
+                }
+                for at in np.flatnonzero(fresh).tolist()
+            ]
+            chain = append(connection, answers, events, end.chain)
             if end.any_inferred:
                 withdraw_fallen(connection, wanted, Tail(end.round, chain, True), now)
         return len(events)
@@ -295,42 +274,32 @@ class Ledger:
             query = sa.select(standing_answers.c.pair).where(standing_answers.c.kind == about)
             if about == "answer":
                 query = query.where(standing_answers.c.who == who)
-            standing: set[int] = set()
-            for some in chunks(wanted.tolist()):
-                standing |= set(connection.execute(query.where(standing_answers.c.pair.in_(some))).scalars())
-            if len(standing) < len(wanted):
+            standing = rows_with(connection, query, standing_answers.c.pair, wanted.tolist())
+            if len(set(standing)) < len(wanted):
                 raise LedgerError(f"{who} has no {about} to take back on some of these pairs.")
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
     def questions(self, round: int | None = None, purpose: str | None = None) -> Questions:
         """All questions, or those of one round or purpose, in the order of asking."""
-        query = sa.select(*[each for each in questions.c if each.name not in ("number", "chain")])
-        query = narrow(query, questions, round, purpose).order_by(questions.c.number)
+        query = narrow(sa.select(*contents(questions)), questions, round, purpose)
         with self._reading() as connection:
-            ids, left, right, rounds, why, strategy, chance, of_purpose, at = columns(connection, query, 9)
+            found = columns(connection.execute(query.order_by(questions.c.number)), 9)
+        ids, left, right, rounds, why, strategy, chance, of_purpose, at = found
+        chances = np.array(chance, np.float64)  # None becomes nan
         return Questions(
-            ids=np.array(ids, np.int64),
-            left_keys=left,
-            right_keys=right,
-            rounds=np.array(rounds, np.int64),
-            why=why,
-            strategy=strategy,
-            inclusion_probability=np.array([np.nan if p is None else p for p in chance], np.float64),
-            purpose=of_purpose,
-            asked_at=at,
+            _whole(ids), left, right, _whole(rounds), why, strategy, chances, of_purpose, asked_at=at
         )
 
     def answers(self) -> Answers:
         """Every answer event, in the order they came."""
-        query = sa.select(*[each for each in answers.c if each.name not in ("number", "chain")])
+        query = sa.select(*contents(answers)).order_by(answers.c.number)
         with self._reading() as connection:
-            found = columns(connection, query.order_by(answers.c.number), 11)
+            found = columns(connection.execute(query), 11)
         ids, labels, who, source, rounds, at, kind, about, tokens, paths, comments = found
         rests_on = [None if path is None else [(p, label) for p, label in json.loads(path)] for path in paths]
-        numbers = np.array(ids, np.int64), np.array(rounds, np.int64)
         return Answers(
-            numbers[0], labels, who, source, numbers[1], at, kind, about, tokens, rests_on, comments
+            _whole(ids), labels, who, source, _whole(rounds), at, kind, about, tokens, rests_on, comments
         )
 
     def answers_by_person(self, purpose: str | None = None) -> dict[str, dict[int, int | None]]:
@@ -340,29 +309,25 @@ class Ledger:
         if purpose is not None:
             asked = sa.select(questions.c.pair).where(questions.c.purpose == known_purpose(purpose))
             query = query.where(view.pair.in_(asked))
-        said: dict[str, dict[int, int | None]] = {}
+        found: dict[str, dict[int, int | None]] = {}
         with self._reading() as connection:
             for who, pair, label in connection.execute(query.order_by(view.who, view.pair)):
-                said.setdefault(who, {})[pair] = label
-        return said
+                found.setdefault(who, {})[pair] = label
+        return found
 
     def votes(self, ids: Ids | None = None) -> Votes:
         """How the questions stand, all or those given, in the order of asking."""
         view = current_labels.c
-        picked = (view.number, view.pair, view.matches, view.no_matches, view.unsure)
-        query = sa.select(*picked, view.label, view.state, view.basis)
+        counted = (view.matches, view.no_matches, view.unsure)
+        query = sa.select(view.pair, *counted, view.label, view.state, view.basis, view.number)
         with self._reading() as connection:
             if ids is None:
                 rows = list(connection.execute(query))
             else:
-                wanted = np.asarray(ids, dtype=np.int64).tolist()
-                rows = [
-                    r for some in chunks(wanted) for r in connection.execute(query.where(view.pair.in_(some)))
-                ]
+                rows = rows_with(connection, query, view.pair, np.asarray(ids, dtype=np.int64).tolist())
         rows.sort(key=lambda row: int(row.number))
-        counted = [np.array([row[at] for row in rows], np.int64) for at in range(1, 5)]
-        labels, state, basis = ([row[at] for row in rows] for at in range(5, 8))
-        return Votes(counted[0], counted[1], counted[2], counted[3], labels, state, basis)
+        pairs, matches, no_matches, unsure, labels, state, basis, _ = columns(rows, 8)
+        return Votes(_whole(pairs), _whole(matches), _whole(no_matches), _whole(unsure), labels, state, basis)
 
     def disputed(self, purpose: str | None = None) -> Ids:
         """Pairs on which people disagree and nobody has adjudicated, in the order of asking."""
@@ -374,7 +339,8 @@ class Ledger:
     def asked(self, through: int | None = None) -> Ids:
         """Sorted ids of every pair asked, for training and audit, in rounds up to and with `through`."""
         query = sa.select(questions.c.pair, questions.c.round).order_by(questions.c.pair)
-        ids, rounds = self._memo.get(self._mark(), "asked", lambda: self._arrays(query, 2))
+        ids: Ids
+        ids, rounds = self._cached("asked", lambda: self._arrays(query, 2))
         return ids.copy() if through is None else ids[rounds <= through]
 
     def open_questions(self, round: int | None = None, purpose: str | None = None) -> Ids:
@@ -393,7 +359,7 @@ class Ledger:
         label (not with `inferred=False`); ties and "unsure" give none. Audit labels are never for training.
         """
         key = ("labels", purpose, inferred)
-        ids, labels, rounds = self._memo.get(self._mark(), key, lambda: self._labels(purpose, inferred))
+        ids, labels, rounds = self._cached(key, lambda: self._labels(purpose, inferred))
         wanted = np.ones(len(ids), bool) if through is None else rounds <= through
         return ids[wanted], labels[wanted].astype(bool)
 
@@ -408,11 +374,19 @@ class Ledger:
 
     def _arrays(self, query: sa.Select[Any], count: int) -> list[Ids]:
         with self._reading() as connection:
-            return [np.array(part, np.int64) for part in columns(connection, query, count)]
+            return [_whole(each) for each in columns(connection.execute(query), count)]
 
-    def _mark(self) -> Mark:
+    def _cached(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What `make()` gives, called again once something was written."""
         with self._reading() as connection:
-            return mark(connection)
+            now = mark(connection)
+        known_at, values = self._memo
+        if known_at != now:
+            values = {}
+            self._memo = (now, values)
+        if key not in values:
+            values[key] = make()  # read after the mark: it may be newer than it, never older
+        return values[key]
 
     def rounds(self, purpose: str = "train") -> list[int]:
         """Numbers of the rounds asked, ascending."""
@@ -422,7 +396,7 @@ class Ledger:
 
     def counts(self, purpose: str = "train") -> list[RoundCount]:
         """Where each round stands, ascending."""
-        return list(self._memo.get(self._mark(), ("counts", purpose), lambda: self._counts(purpose)))
+        return list(self._cached(("counts", purpose), lambda: self._counts(purpose)))
 
     def _counts(self, purpose: str) -> list[RoundCount]:
         view = current_labels.c
@@ -456,7 +430,7 @@ class Ledger:
             return verify(connection)
 
     def export(self, path: Path) -> int:
-        """Write every event with its keys as .jsonl, .csv or .parquet, whole or not at all."""
+        """Write every event with its keys as .parquet, .csv, .tsv or .jsonl, whole or not at all."""
         with self._reading() as connection:
             return export_events(connection, Path(path))
 
@@ -465,22 +439,24 @@ class Ledger:
         return vacuum(self._engine)
 
     def _prepare(self, task_fingerprint: str) -> None:
-        """Create or bring forward the tables, and refuse the ledger of another task or a newer pairsieve."""
+        """Create the tables where there are none; refuse the ledger of another version or task."""
         with self._reading() as connection:
             version, owner = version_and_task(connection)
-        if version < len(MIGRATIONS):
+        if version == 0:
             with self._writing() as connection:
                 version, owner = version_and_task(connection)  # another process may have been faster
-                if owner in (None, task_fingerprint):
-                    for step in range(version, len(MIGRATIONS)):
-                        MIGRATIONS[step](connection)
-                        row = {"task_fingerprint": task_fingerprint, "applied_at": self._now()}
-                        connection.execute(sa.insert(meta), {"schema_version": step + 1, **row})
-                    owner = task_fingerprint
-        if version > len(MIGRATIONS):
+                if version == 0:
+                    create_schema(connection)
+                    row = {"schema_version": VERSION, "task_fingerprint": task_fingerprint}
+                    connection.execute(sa.insert(meta), row | {"applied_at": self._now()})
+                    version, owner = VERSION, task_fingerprint
+        if version != VERSION:
+            remedy = "Upgrade pairsieve"
+            if version < VERSION:
+                remedy = "Export its events with the pairsieve that wrote it, and begin a new campaign folder"
             raise LedgerError(
-                f"{self.place}: the ledger has schema version {version}, this pairsieve knows up to "
-                f"{len(MIGRATIONS)}. Upgrade pairsieve; nothing was changed."
+                f"{self.place}: the ledger has schema version {version}, this pairsieve reads {VERSION}. "
+                f"{remedy}; nothing was changed."
             )
         if owner != task_fingerprint:
             raise LedgerError(
@@ -496,3 +472,7 @@ class Ledger:
 
     def _reading(self) -> AbstractContextManager[sa.Connection]:
         return reading(self._engine)
+
+
+def _whole(values: Sequence[Any]) -> NDArray[np.int64]:
+    return np.array(values, np.int64)

@@ -1,9 +1,9 @@
-"""What do the verbs hand out? Small records that print, iterate, and show themselves in a notebook."""
+"""Typed results of the library's functions; they print, iterate, and show themselves in a notebook."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,10 +12,83 @@ from pairsieve.contracts import Estimate
 
 if TYPE_CHECKING:
     from pairsieve.measure import Curve
+    from pairsieve.measure.figures import Figures
     from pairsieve.report.facts import Missing
 
 Folder: TypeAlias = Path | str
 ROWS_SHOWN = 10  # of a list, in a notebook
+
+
+class Record:
+    """A dataclass whose fields are the figures that its command prints with --json."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: _plain(value) for name, value in vars(self).items()}
+
+
+def _plain(value: Any) -> Any:
+    """A figure as JSON has it: paths as texts, records as objects, tuples as lists."""
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return str(value) if isinstance(value, Path) else value
+
+
+def _estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
+    return Estimate(**row[name]) if name in row else None
+
+
+@dataclass(frozen=True)
+class RoundStatus:
+    """One round of a campaign: labels up to and with it, and its figures once it is measured."""
+
+    round: int
+    labels: int
+    positives: int
+    open: int  # questions of the round without an answer
+    average_precision: Estimate | None
+    precision_at_recall_20: Estimate | None
+    threshold: float | None  # where the probability of a match is one half
+    measured_on: str  # the split of the figures; empty where none is
+    seconds: Mapping[str, float]  # by phase
+    advice: str  # a sentence; empty where there is none
+
+    @staticmethod
+    def of(row: Mapping[str, Any]) -> RoundStatus:
+        return RoundStatus(
+            **{name: row[name] for name in ("round", "labels", "positives", "open")},
+            average_precision=_estimate(row, "average_precision"),
+            precision_at_recall_20=_estimate(row.get("precision_at_recall", {}), "0.2"),
+            threshold=row.get("threshold"),
+            measured_on=next(iter(row.get("measures", {})), ""),
+            seconds=row.get("seconds", {}),
+            advice=row.get("advice", {}).get("sentence", ""),
+        )
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a campaign stands."""
+
+    state: str  # "ready", "waiting" (for labels), "stopped" (by its rule) or "finished"
+    step: str  # what comes next: choose, label, train, stopped or finished
+    round: int  # of that step
+    waiting: int  # questions without an answer
+    reason: str  # of stopping; else empty
+    next_command: str  # empty where nothing is left
+    stale: Mapping[int, str]  # rounds that the next run trains and measures again, with the reason
+    rounds: tuple[RoundStatus, ...]
+    _json: dict[str, Any] = field(repr=False)
+
+    @property
+    def advice(self) -> str:
+        """The advice after the last round that has one."""
+        return next((row.advice for row in reversed(self.rounds) if row.advice), "")
+
+    def as_json(self) -> dict[str, Any]:
+        """As `pairsieve status --json` prints it."""
+        return self._json
 
 
 @dataclass(frozen=True)
@@ -33,50 +106,195 @@ class Question:
         return self.left_key, self.right_key
 
 
+@dataclass(frozen=True)
+class QuestionFile(Record):
+    """Open questions that were written to files."""
+
+    files: tuple[Path, ...]
+    questions: int
+
+
+@dataclass(frozen=True)
+class ImportedAnswers(Record):
+    """What a file of answers brought into the ledger."""
+
+    file: Path
+    written: int  # answers
+    known: int  # given before
+    unanswered: int  # rows without a label
+    cancelled: int
+    by_person: dict[str, int]  # answers written
+    waiting: int  # questions still open
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """Figures over all pairs of a split, and the curve they come from; printed, a table for a person."""
 
-    figures: dict[str, Any]
+    task: str
+    split: str
+    figures: Figures
     curve: Curve
+    round: int | None = None  # of a campaign's model
+    notes: tuple[str, ...] = ()  # what to know about how they were made
 
     @property
     def average_precision(self) -> Estimate:
-        return Estimate(**self.figures["average_precision"])
+        return self.figures.average_precision
 
     def plot(self, path: Folder) -> Path:
         """Draw the precision-recall curve as PNG."""
         from pairsieve.report.plots import check_plot, pr_curve
 
         check_plot(Path(path))
-        held = self.figures
-        title = f"{held['task']}, {held['split']}: {held['pairs']:,} pairs"
-        pr_curve(
-            self.curve,
-            Path(path),
-            title,
-            pairs=held["pairs"],
-            average_precision=held["average_precision"]["value"],
-        )
+        pairs = self.figures.pairs
+        title = f"{self.task}, {self.split}: {pairs:,} pairs"
+        pr_curve(self.curve, Path(path), title, pairs=pairs, average_precision=self.average_precision.value)
         return Path(path)
+
+    def as_json(self) -> dict[str, Any]:
+        """As `pairsieve evaluate --json` prints it."""
+        of_round = {} if self.round is None else {"round": self.round}
+        return {"task": self.task, "split": self.split, **of_round, **self.figures.as_json()}
 
     def __str__(self) -> str:
         from pairsieve.measure.figures import figures_table
 
-        after = f"After round {self.figures['round']}. " if "round" in self.figures else ""
-        return after + figures_table(self.figures)
+        after = "" if self.round is None else f"After round {self.round}. "
+        return after + figures_table(self.figures, self.task, self.split)
 
     def __repr__(self) -> str:
-        held = self.figures
-        return f"<Evaluation of {held['task']}, {held['split']}: AP {self.average_precision.value:.4f}>"
+        return f"<Evaluation of {self.task}, {self.split}: AP {self.average_precision.value:.4f}>"
+
+
+@dataclass(frozen=True)
+class ExportedModel(Record):
+    """A scorer that was written as a folder, and its average precision over all pairs of a split."""
+
+    path: Path
+    round: int
+    weight: float
+    bias: float
+    reranked: bool
+    split: str | None  # whose truth it was measured on; None where there is none
+    held_out: bool
+    average_precision: float | None  # of the whole scorer
+    plain_average_precision: float | None  # of the sentence-transformers part alone
+
+    def as_json(self) -> dict[str, Any]:
+        figures = super().as_json()
+        return {"model": figures.pop("path"), **figures}
+
+    def figures(self) -> str:
+        """Both average precisions in a sentence; empty where nothing was measured."""
+        if self.split is None or self.average_precision is None:
+            return ""
+        caution = "" if self.held_out else " Not held out: these pairs could be asked about."
+        return (
+            f"Average precision over all pairs of {self.split}: {self.average_precision:.4f} with "
+            f"load_scorer, {self.plain_average_precision:.4f} with SentenceTransformer alone.{caution}"
+        )
+
+    def card(self) -> str:
+        """What the model card says of the whole scorer."""
+        parts = "neighbour smoothing and hubness correction" + (", and a re-ranker" if self.reranked else "")
+        return f"""## The whole scorer
+
+The sentence-transformers model is the plain part. pairsieve adds {parts}:
+
+```python
+import pairsieve
+
+scorer = pairsieve.load_scorer("path/to/this/folder")
+scores = scorer.scores(["first text", "second text"])  # pairs of one collection; or give two lists
+```
+
+{self.figures()}
+"""
+
+    def __str__(self) -> str:
+        words = f"{self.path}: the scorer of round {self.round}. All of it: "
+        words += f"pairsieve.load_scorer({str(self.path)!r}). Its plain part: "
+        words += f"SentenceTransformer({str(self.path)!r})."
+        return f"{words}\n{self.figures()}".rstrip()
+
+
+@dataclass(frozen=True)
+class DrawnSample:
+    """Pairs that were drawn for a slow scorer, in a Parquet file."""
+
+    out: Path
+    positive: int
+    near: int
+    random: int
+    of: int  # pairs of the split
+
+    @property
+    def pairs(self) -> int:
+        return self.positive + self.near + self.random
+
+    def as_json(self) -> dict[str, Any]:
+        counts = {"positive": self.positive, "near": self.near, "random": self.random}
+        return {"out": str(self.out), "pairs": self.pairs, **counts}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Figures of an audit, or while labels are missing how many; a figure is None until then."""
+
+    state: str  # "waiting" or "audited"
+    split: str
+    waiting: int
+    threshold: float | None
+    precision: Estimate | None
+    recall: Estimate | None
+    average_precision: Estimate | None
+    positives: Estimate | None  # matches among all pairs
+    _json: dict[str, Any] = field(repr=False)
+
+    @staticmethod
+    def of(figures: dict[str, Any]) -> Audit:
+        about = figures["state"], figures["split"], figures["waiting"], figures.get("threshold")
+        names = ("precision", "recall", "average_precision", "positives")
+        precision, recall, average_precision, positives = (_estimate(figures, name) for name in names)
+        return Audit(*about, precision, recall, average_precision, positives, figures)
+
+    def as_json(self) -> dict[str, Any]:
+        """As `pairsieve audit --json` prints it."""
+        return self._json
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """A threshold, and the precision and recall expected there; None where nothing is known."""
+
+    threshold: float
+    precision: Estimate | float | None
+    recall: Estimate | float | None
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class WrittenTable:
     """A table that was written: where it lies, and the figures about it. Iterating reads its rows."""
 
     path: Path
-    figures: dict[str, Any]
+    _json: dict[str, Any]
+    _rows = ""  # the figure that counts the rows
+
+    @property
+    def split(self) -> str:
+        return str(self._json["split"])
+
+    @property
+    def operating_point(self) -> OperatingPoint:
+        chosen = self._json["threshold"]
+        expected = (chosen.get(name) for name in ("precision", "recall"))
+        estimates = [Estimate(**each) if isinstance(each, dict) else each for each in expected]
+        return OperatingPoint(chosen["threshold"], estimates[0], estimates[1])
+
+    def as_json(self) -> dict[str, Any]:
+        """As the command prints it with --json."""
+        return self._json
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """One dictionary a row; numbers are numbers, an empty cell is None."""
@@ -89,7 +307,7 @@ class Listed:
         return read_list(self.path, most)
 
     def __len__(self) -> int:
-        return int(self.figures["matches" if "matches" in self.figures else "texts"])
+        return int(self._json[self._rows])
 
     def __repr__(self) -> str:
         return f"<{len(self):,} rows in {self.path}>"
@@ -103,13 +321,44 @@ class Listed:
         return html_table(f"{self.path}: {len(self):,} rows", columns, cells, more, words)
 
 
+class MatchList(WrittenTable):
+    """The matches of a collection, best first."""
+
+    _rows = "matches"
+
+    @property
+    def pairs(self) -> int:
+        """Pairs that were searched."""
+        return int(self._json["pairs"])
+
+
+class ClusterList(WrittenTable):
+    """The group of every text of a collection."""
+
+    _rows = "texts"
+
+    @property
+    def clusters(self) -> int:
+        """Groups of two texts or more."""
+        return int(self._json["clusters"])
+
+
 @dataclass(frozen=True)
-class Report:
-    """A report that was written: its page, its pictures, and what it could not tell."""
+class Report(Record):
+    """A report that was written: its page, its pictures, its main figures, and what it could not tell."""
 
     page: Path
     pictures: tuple[Path, ...]
+    split: str | None  # None where there is none to measure
+    round: int  # of the model shown; 0 where none is trained
+    labels: int
+    positives: int
+    average_precision: Estimate | None
     missing: tuple[Missing, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        figures = super().as_json()
+        return {"report": figures.pop("page"), **figures}
 
 
 def _cell(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""If each text has at most one partner, which pairs are the matches? The assignment of the greatest weight.
+"""One-to-one assignment: the matches of the greatest weight in which each text has at most one partner.
 
 A pair weighs how far its logit stands above the threshold's, so the chosen pairs are the likeliest set of
 matches in which no text comes twice. Exact: each connected part of the pairs is solved on its own, small ones
@@ -22,11 +22,9 @@ DENSE_AT_MOST = 1_000_000  # cells of a part that is solved as a dense matrix
 def check_two(space: PairSpace) -> None:
     """Refuse an assignment within one collection, before any work is done for it."""
     if not isinstance(space, CrossPairs):
-        raise InputError(
-            "--one-to-one needs two collections",
-            why="within one collection a text may have several duplicates",
-            remedy="Leave it out, or group duplicates with pairsieve cluster",
-        )
+        why = "within one collection a text may have several duplicates"
+        remedy = "Leave it out, or group duplicates with pairsieve cluster"
+        raise InputError("`one_to_one` needs two collections", why=why, remedy=remedy)
 
 
 def one_to_one(space: PairSpace, ids: Ids, weights: NDArray[np.floating], fixed: Ids) -> Mask:
@@ -42,11 +40,9 @@ def one_to_one(space: PairSpace, ids: Ids, weights: NDArray[np.floating], fixed:
     value = np.asarray(weights, np.float64)[order]
     if len(value) and value.min() < 0:
         raise ValueError("a weight below 0")
-    held = np.isin(ids[order], fixed)
+    chosen = np.isin(ids[order], fixed)
     fixed_left, fixed_right = pair_rows(fixed)
-    free = ~np.isin(left, fixed_left) & ~np.isin(right, fixed_right)
-    chosen = held.copy()
-    at = np.flatnonzero(free)
+    at = np.flatnonzero(~np.isin(left, fixed_left) & ~np.isin(right, fixed_right))
     if len(at):
         chosen[at[_assigned(left[at], right[at], value[at])]] = True
     mask: Mask = np.zeros(len(ids), bool)
@@ -71,22 +67,18 @@ def _assigned(left: NDArray[np.int64], right: NDArray[np.int64], value: NDArray[
         if len(edges) == 1:
             chosen.append(int(edges[0]))
             continue
-        mine, yours = (
-            np.unique(row[edges], return_inverse=True),
-            np.unique(column[edges], return_inverse=True),
-        )
-        chosen += edges[_solve(mine[1], yours[1], len(mine[0]), len(yours[0]), value[edges])].tolist()
+        chosen += edges[_solve(row[edges], column[edges], value[edges])].tolist()
     return chosen
 
 
-def _solve(
-    row: NDArray[np.int64], column: NDArray[np.int64], rows: int, columns: int, value: NDArray[np.float64]
-) -> Any:
+def _solve(left: NDArray[np.int64], right: NDArray[np.int64], value: NDArray[np.float64]) -> Any:
     """Positions of the edges of one part that are chosen."""
     from scipy.optimize import linear_sum_assignment
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
+    (lefts, row), (rights, column) = (np.unique(side, return_inverse=True) for side in (left, right))
+    rows, columns = len(lefts), len(rights)
     # Every edge weighs a little more than none, so that one of weight 0 is still taken where nothing is lost.
     little = 1e-9 * max(1.0, float(value.max()))
     if rows * columns <= DENSE_AT_MOST:
@@ -99,13 +91,9 @@ def _solve(
     # sparse matrix would take for "no edge"; every row pays the shift once, so nothing else changes.
     top = float(value.max()) + 2 * little + 1.0
     alone = np.arange(rows)
-    cost = csr_matrix(
-        (
-            np.concatenate([top - value - little, np.full(rows, top)]),
-            (np.concatenate([row, alone]), np.concatenate([column, columns + alone])),
-        ),
-        shape=(rows, columns + rows),
-    )
-    mine, yours = min_weight_full_bipartite_matching(cost)
+    costs = np.append(top - value - little, np.full(rows, top))
+    places = np.append(row, alone), np.append(column, columns + alone)
+    matched = min_weight_full_bipartite_matching(csr_matrix((costs, places), (rows, columns + rows)))
     pair = dict(zip(zip(row.tolist(), column.tolist()), range(len(row))))
-    return np.array([pair[edge] for edge in zip(mine.tolist(), yours.tolist()) if edge in pair], np.int64)
+    edges = zip(*(side.tolist() for side in matched))
+    return np.array([pair[edge] for edge in edges if edge in pair], np.int64)

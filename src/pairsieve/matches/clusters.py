@@ -1,4 +1,4 @@
-"""Which texts of one collection are the same, all together? Groups that one weak bridge cannot merge.
+"""Clusters of one collection by average linkage: groups that one weak bridge cannot merge.
 
 Connected components of the pairs above a threshold chain: a match between two borderline texts joins
 everything on either side. Here two groups merge only while the *average* cosine over all pairs between them
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsieve.errors import InputError
 from pairsieve.pairs import AllPairs, Ids, Rows, pair_ids, pair_rows
 
 Embeddings = NDArray[np.floating]
@@ -35,15 +36,13 @@ class GroupFigures:
     b3_recall: float
 
     def as_json(self) -> dict[str, Any]:
-        made = {}
-        for name, precision, recall in (
-            ("pairwise", self.pair_precision, self.pair_recall),
-            ("b3", self.b3_precision, self.b3_recall),
-        ):
+        def figures(precision: float, recall: float) -> dict[str, float]:
             total = precision + recall
             f1 = 2 * precision * recall / total if total else 0.0
-            made[name] = {"precision": precision, "recall": recall, "f1": f1}
-        return made
+            return {"precision": precision, "recall": recall, "f1": f1}
+
+        pairwise = figures(self.pair_precision, self.pair_recall)
+        return {"pairwise": pairwise, "b3": figures(self.b3_precision, self.b3_recall)}
 
 
 def components(texts: int, ids: Ids) -> Rows:
@@ -57,12 +56,18 @@ def components(texts: int, ids: Ids) -> Rows:
 
 
 def guarded_clusters(
-    rows: Embeddings, ids: Ids, threshold: float, matches: Ids | None = None, others: Ids | None = None
+    rows: Embeddings,
+    ids: Ids,
+    threshold: float,
+    matches: Ids | None = None,
+    others: Ids | None = None,
+    reranked: tuple[Ids, NDArray[np.float64]] | None = None,
 ) -> Rows:
     """(n,) the group of each text, numbered by their first text.
 
     rows: (n, d) unit rows. ids: every pair whose cosine reaches `threshold`, and more do not hurt. matches,
-    others: labelled pairs. The two groups with the highest average merge first; equal averages by the smaller
+    others: labelled pairs. reranked: sorted pairs whose score is not the product of their rows, and these
+    scores. The two groups with the highest average merge first; equal averages by the smaller
     first text, then by the smaller first text of the other group.
     """
     nothing = np.empty(0, np.int64)
@@ -70,18 +75,21 @@ def guarded_clusters(
     linked = np.concatenate([ids, matches])
     texts = np.unique(np.concatenate(pair_rows(linked)))  # a text without a link stays alone
 
+    def known(pairs: Ids) -> NDArray[np.bool_]:
+        left, right = pair_rows(pairs)
+        return np.isin(left, texts) & np.isin(right, texts)
+
     def inside(pairs: Ids) -> Ids:
         """Pairs of linked texts, under the place of each text among these."""
-        sides = [np.searchsorted(texts, side) for side in pair_rows(pairs)]
-        known = np.isin(pair_rows(pairs)[0], texts) & np.isin(pair_rows(pairs)[1], texts)
-        return pair_ids(sides[0][known], sides[1][known])
+        return pair_ids(*(np.searchsorted(texts, side) for side in pair_rows(pairs[known(pairs)])))
 
     label = np.arange(len(rows))
     if len(texts):
         start = components(len(texts), inside(matches))
         groups = _Groups(np.asarray(rows[texts], np.float64), start)
-        groups.keep_apart(inside(others))
-        groups.link(inside(linked))
+        groups.link(inside(linked), inside(others))
+        if reranked is not None:
+            groups.rescore(inside(reranked[0]), reranked[1][known(reranked[0])])
         groups.merge_down_to(float(threshold))
         label[texts] = len(rows) + groups.of_text()
     return _numbered(label)
@@ -162,25 +170,35 @@ class _Groups:
         self._version = [0] * count
         self._linked: list[set[int]] = [set() for _ in range(count)]
         self._apart: list[set[int]] = [set() for _ in range(count)]
+        self._extra: list[dict[int, float]] = [{} for _ in range(count)]  # beyond the product of the sums
+        self._rows = rows
 
-    def keep_apart(self, ids: Ids) -> None:
-        """Groups with a labelled non-match between them never merge. Inside one group matches have won."""
-        self._note(ids, self._apart)
+    def link(self, ids: Ids, others: Ids) -> None:
+        """Pairs that reach the threshold, and labelled non-matches, which never merge.
 
-    def link(self, ids: Ids) -> None:
-        self._note(ids, self._linked)
+        Inside one group matches have won."""
+        for pairs, where in ((ids, self._linked), (others, self._apart)):
+            for one, other in zip(*(self._start[side].tolist() for side in pair_rows(pairs))):
+                if one != other:
+                    where[one].add(other)
+                    where[other].add(one)
 
-    def _note(self, ids: Ids, where: list[set[int]]) -> None:
-        for one, other in zip(*(self._start[side].tolist() for side in pair_rows(ids))):
+    def rescore(self, ids: Ids, scores: NDArray[np.float64]) -> None:
+        """Pairs whose score is not the product of their rows."""
+        left, right = pair_rows(ids)
+        extra = scores - np.einsum("nd,nd->n", self._rows[left], self._rows[right])
+        for one, other, value in zip(self._start[left].tolist(), self._start[right].tolist(), extra.tolist()):
             if one != other:
-                where[one].add(other)
-                where[other].add(one)
+                self._extra[one][other] = self._extra[one].get(other, 0.0) + value
+                self._extra[other][one] = self._extra[one][other]
 
     def merge_down_to(self, threshold: float) -> None:
         heap: list[tuple[float, int, int, int, int, int, int]] = []
 
         def offer(one: int, others: list[int]) -> None:
-            average = self._sums[others] @ self._sums[one] / (self._size[others] * self._size[one])
+            extra = self._extra[one]
+            total = self._sums[others] @ self._sums[one] + [extra.get(other, 0.0) for other in others]
+            average = total / (self._size[others] * self._size[one])
             for other, value in zip(others, average.tolist()):
                 if value >= threshold - 1e-9:
                     a, b = (one, other) if self._first[one] < self._first[other] else (other, one)
@@ -206,6 +224,12 @@ class _Groups:
         self._into[other] = one
         self._version[one] += 1
         self._version[other] = -1
+        for neighbour, value in self._extra[other].items():
+            del self._extra[neighbour][other]
+            if neighbour != one:
+                self._extra[one][neighbour] = self._extra[one].get(neighbour, 0.0) + value
+                self._extra[neighbour][one] = self._extra[one][neighbour]
+        self._extra[other] = {}
         for near in (self._linked, self._apart):
             near[one] = (near[one] | near[other]) - {one, other}
             for neighbour in near[other] - {one}:
@@ -223,15 +247,10 @@ class _Groups:
 
 def check_equivalence(space: object, relation: str, where: str) -> None:
     """Groups make sense where matching is transitive: within one collection of an equivalence relation."""
-    from pairsieve.errors import InputError
-
     if relation != "equivalence" or not isinstance(space, AllPairs):
-        raise InputError(
-            f"the relation {relation!r} has no groups",
-            where=where,
-            why="groups need one collection in which matching is symmetric and transitive",
-            remedy="List the pairs with pairsieve match; --one-to-one gives each text at most one partner",
-        )
+        why = "groups need one collection in which matching is symmetric and transitive"
+        remedy = "List the pairs with pairsieve match; `one_to_one` gives each text at most one partner"
+        raise InputError(f"the relation {relation!r} has no groups", where=where, why=why, remedy=remedy)
 
 
 def _numbered(label: NDArray[Any]) -> Rows:

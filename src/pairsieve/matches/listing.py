@@ -1,4 +1,4 @@
-"""How does a list of matches get to disk, however long it is? In bands of scores, each finished band kept.
+"""Lists of matches on disk, however long: collected in bands of scores, each finished band kept.
 
 Pass one counts all pairs by score and cuts the list into bands of a few million pairs. Each band is
 collected, sorted (best first, equal scores by smaller id) and kept as an artifact; a run that was killed
@@ -8,30 +8,29 @@ renamed at the end.
 
 from __future__ import annotations
 
-import csv
 import itertools
-import json
-import os
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.artifacts import ArtifactStore, load_array, save_array
+from pairsieve.artifacts import ArtifactStore
 from pairsieve.errors import InputError
+from pairsieve.files import write_errors
 from pairsieve.matches.ranking import Ranking
 from pairsieve.pairs import Ids, ScoredPairs, Scores, is_member, pair_rows
 from pairsieve.progress import tracked
+from pairsieve.tables import read_rows, table_suffix, table_writer
 from pairsieve.tasks import Split
 
 BAND = 4_000_000  # pairs of a band, unless more share one fine step of scores
 ROWS_AT_ONCE = 100_000  # rows turned into keys and texts together
-KINDS = (".parquet", ".csv", ".jsonl")
+# The columns of lists and groups that are no strings.
+NUMBERS = {"score": "float32", "probability": "float64", "label": "int8", "cluster": "int64", "size": "int64"}
+NO_ROOM = "Make room there, or choose another `out`; what was found is kept"
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +55,9 @@ class Known:
 
 def check_out(path: Path) -> None:
     """Say so before the work is done where the list's file cannot be one."""
-    if path.suffix.lower() not in KINDS:
-        raise InputError(
-            f"{path.name}: unknown kind of file",
-            where="--out",
-            remedy=f"Let it end in {', '.join(KINDS)}",
-        )
+    table_suffix(path, "`out`")
     if path.is_dir():
-        raise InputError("this is a folder", where=str(path), remedy="Name a file for --out")
+        raise InputError("this is a folder", where=str(path), remedy="Name a file for `out`")
 
 
 def list_bands(
@@ -80,7 +74,7 @@ def list_bands(
         top = np.nextafter(np.float32(high), np.float32(-np.inf)) if np.isfinite(high) else np.float32(1e30)
         band = {**key, "from": float(low), "below": float(high) if np.isfinite(high) else None}
 
-        def build(place: Path, low: float = low, top: np.float32 = top) -> None:
+        def build(low: float = low, top: np.float32 = top) -> dict[str, NDArray[Any]]:
             pieces: list[tuple[Ids, Scores]] = []
             ranking.collect(low, float(top), lambda ids, scores: pieces.append((ids, scores)))
             ids = np.concatenate([np.empty(0, np.int64), *(ids for ids, _ in pieces)])
@@ -88,13 +82,9 @@ def list_bands(
             kept = ~is_member(ids, known.others)
             ids, scores = ids[kept], scores[kept]
             order = np.lexsort((ids, -scores))
-            save_array(place / "ids.npy", ids[order])
-            save_array(place / "scores.npy", scores[order])
+            return {"ids": ids[order], "scores": scores[order]}
 
-        place = store.get("matches", band, build)
-        yield ScoredPairs(
-            load_array(place / "ids.npy", mmap=True), load_array(place / "scores.npy", mmap=True)
-        )
+        yield ScoredPairs(**store.arrays("matches", band, build, mmap=True))
     scores = ranking.scores(known.matches)
     below = scores < np.float32(threshold)
     if below.any():
@@ -132,7 +122,7 @@ def first_pairs(bands: Iterator[ScoredPairs], count: int) -> Iterator[ScoredPair
 def write_list(
     out: Path,
     bands: Iterator[ScoredPairs],
-    part: Split,
+    split: Split,
     probability: Callable[[Scores], NDArray[np.float64]],
     known: Known,
     texts: bool,
@@ -142,115 +132,35 @@ def write_list(
     Returns (rows, true matches among them; 0 without truth). Whole or not at all.
     """
     rows = found = 0
-    names = [
-        "left",
-        "right",
-        *(["left_text", "right_text"] if texts else []),
-        "score",
-        "probability",
-        "label",
-    ]
-    with table_writer(out, names, {"score": "float32", "probability": "float64", "label": "int8"}) as write:
+    wanted = ["left_text", "right_text"] if texts else []
+    names = ["left", "right", *wanted, "score", "probability", "label"]
+    types = {name: NUMBERS.get(name, "string") for name in names}
+    with write_errors("the table", out, NO_ROOM), table_writer(out, types) as write:
         for band in tracked(bands, "writing matches"):
             for first in range(0, len(band), ROWS_AT_ONCE):
                 ids = np.asarray(band.ids[first : first + ROWS_AT_ONCE])
                 scores = np.asarray(band.scores[first : first + ROWS_AT_ONCE])
                 left, right = (side.tolist() for side in pair_rows(ids))
                 columns: dict[str, Sequence[Any]] = {
-                    "left": [part.left.keys[row] for row in left],
-                    "right": [part.right.keys[row] for row in right],
+                    "left": [split.left.keys[row] for row in left],
+                    "right": [split.right.keys[row] for row in right],
                 }
                 if texts:
-                    columns["left_text"] = [part.left.texts[row] for row in left]
-                    columns["right_text"] = [part.right.texts[row] for row in right]
+                    columns["left_text"] = [split.left.texts[row] for row in left]
+                    columns["right_text"] = [split.right.texts[row] for row in right]
                 columns["score"] = [None if np.isneginf(score) else score for score in scores.tolist()]
                 labelled = is_member(ids, known.matches)
-                chance = np.where(labelled, 1.0, probability(scores))
-                columns["probability"] = chance.tolist()
+                columns["probability"] = np.where(labelled, 1.0, probability(scores)).tolist()
                 columns["label"] = [1 if sure else None for sure in labelled.tolist()]
                 write(columns)
                 rows += len(ids)
-                found += int(is_member(ids, part.positives).sum()) if part.has_truth else 0
+                found += int(is_member(ids, split.positives).sum()) if split.has_truth else 0
     return rows, found
 
 
 def read_list(path: Path, most: int | None = None) -> Iterator[dict[str, Any]]:
-    """The first `most` rows (or all) of a table that `table_writer` wrote, one dictionary a row, as a stream.
+    """The first `most` rows (or all) of a written list or table of groups, one dictionary a row, as a stream.
 
     Numbers are numbers, an empty cell is None, whatever kind of file it is.
     """
-    return itertools.islice(_rows_from(Path(path)), most)
-
-
-def _rows_from(path: Path) -> Iterator[dict[str, Any]]:
-    check_out(path)
-    if path.suffix.lower() == ".parquet":
-        import pyarrow.parquet as pq
-
-        with pq.ParquetFile(path) as parquet:
-            for batch in parquet.iter_batches(ROWS_AT_ONCE):
-                yield from batch.to_pylist()
-        return
-    with path.open(encoding="utf-8", newline="") as file:
-        if path.suffix.lower() == ".jsonl":
-            yield from map(json.loads, file)
-            return
-        for row in csv.DictReader(file):
-            yield {name: _number(name, cell) for name, cell in row.items()}
-
-
-def _number(name: str, cell: str) -> Any:
-    """A CSV cell as it was given to the writer; keys and texts stay what they are."""
-    if name in ("score", "probability"):
-        return float(cell) if cell else None
-    if name in ("label", "cluster", "size"):
-        return int(cell) if cell else None
-    return cell
-
-
-@contextmanager
-def table_writer(
-    out: Path, names: Sequence[str], kinds: Mapping[str, str]
-) -> Iterator[Callable[[dict[str, Sequence[Any]]], None]]:
-    """Takes columns, piece by piece, to a table that is at `out` whole or not at all.
-
-    `kinds` are the Arrow types of the columns that are no strings; None is an empty cell, or null.
-    """
-    unfinished = out.with_name(f".{out.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}.unfinished")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        if out.suffix.lower() == ".parquet":
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-
-            schema = pa.schema([(name, pa.type_for_alias(kinds.get(name, "string"))) for name in names])
-            with pq.ParquetWriter(unfinished, schema, compression="zstd") as parquet:
-                yield lambda columns: parquet.write_table(pa.table(columns, schema=schema))
-        else:
-            with unfinished.open("w", encoding="utf-8", newline="") as file:
-                yield _rows_into(file, out.suffix.lower(), names)
-                file.flush()
-                os.fsync(file.fileno())
-        unfinished.replace(out)
-    except OSError as error:
-        raise InputError(
-            "the table cannot be written",
-            where=str(out),
-            why=error.strerror or str(error),
-            remedy="Make room there, or choose another --out; what was found is kept",
-        ) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _rows_into(file: TextIO, kind: str, names: Sequence[str]) -> Callable[[dict[str, Sequence[Any]]], None]:
-    if kind == ".csv":
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(names)
-        return lambda columns: table.writerows(zip(*(columns[name] for name in names)))
-
-    def lines(columns: dict[str, Sequence[Any]]) -> None:
-        for row in zip(*(columns[name] for name in names)):
-            file.write(json.dumps(dict(zip(names, row)), ensure_ascii=False) + "\n")
-
-    return lines
+    return itertools.islice(read_rows(Path(path), NUMBERS), most)

@@ -1,9 +1,9 @@
-"""Do those who label agree with each other, beyond what chance would give?
+"""Inter-annotator agreement: raw agreement, Cohen's κ and Krippendorff's α, with intervals.
 
 Answers are nominal: 1 (match), 0 (no match), and unsure, which takes no side. Raw agreement is read
-first, but where nearly every pair is a non-match it is high for anybody who says "no"; Cohen's κ (two
-labellers) and Krippendorff's α (any number, with gaps) take that chance out. Both are 1 for perfect
-agreement, about 0 for chance, below 0 for worse, and undefined (nan) where everybody said one thing only.
+first, but where nearly every pair is a non-match it is high for anybody who says "no"; κ (two labellers) and
+α (any number of them, with gaps) take that chance out. Both are 1 for perfect agreement, about 0 for chance,
+below 0 for worse, and undefined (nan) where everybody gave one answer only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError
 
-MISSING = -1  # in a table of ratings: this labeller did not say
+MISSING = -1  # in a table of ratings: this labeller gave no answer
 ANSWERS = ("match", "no_match", "unsure")  # the order of rows and columns of a confusion table
 
 Counts: TypeAlias = NDArray[np.int64]
@@ -42,8 +42,8 @@ class OverlapAgreement:
     def as_json(self) -> dict[str, Any]:
         """Figures for `--json`; what is undefined becomes null."""
         rows = {
-            said: {by: int(count) for by, count in zip(ANSWERS, row)}
-            for said, row in zip(ANSWERS, self.confusion)
+            answer: {by: int(count) for by, count in zip(ANSWERS, row)}
+            for answer, row in zip(ANSWERS, self.confusion)
         }
         named = ("agreement", "kappa", "on_matches", "on_no_matches")
         return {
@@ -52,20 +52,20 @@ class OverlapAgreement:
             **{name: _without_nan(getattr(self, name)) for name in named},
         }
 
-    def words(self) -> str:
+    def as_text(self) -> str:
         """The figures for a person."""
         if not self.pairs:
             return "No pair was answered by both the model and people: their agreement is not known."
         lines = [
             f"Agreement with people on {self.pairs:,} pairs:",
-            f"  equal answers        {_words(self.agreement)}",
-            f"  Cohen's κ            {_words(self.kappa)}",
-            f"  on people's matches  {_words(self.on_matches)}",
-            f"  on their no matches  {_words(self.on_no_matches)}",
+            f"  equal answers        {_as_text(self.agreement)}",
+            f"  Cohen's κ            {_as_text(self.kappa)}",
+            f"  on people's matches  {_as_text(self.on_matches)}",
+            f"  on their no matches  {_as_text(self.on_no_matches)}",
             f"  {'people by model':<16}" + "".join(f"{a:>10}" for a in ANSWERS),
         ]
-        for said, row in zip(ANSWERS, self.confusion):
-            lines.append(f"  {said:<16}" + "".join(f"{int(count):>10,}" for count in row))
+        for answer, row in zip(ANSWERS, self.confusion):
+            lines.append(f"  {answer:<16}" + "".join(f"{int(count):>10,}" for count in row))
         return "\n".join(lines)
 
 
@@ -76,10 +76,10 @@ def overlap_agreement(
     repeats: int = 2000,
 ) -> OverlapAgreement:
     """Compare answers (pair id -> 1, 0, or None for unsure) on the pairs that stand in both."""
-    place = {1: 0, 0: 1, None: 2}
+    column = {1: 0, 0: 1, None: 2}
     confusion: Counts = np.zeros((3, 3), np.int64)
     for pair in model_answers.keys() & people_answers.keys():
-        confusion[place[people_answers[pair]], place[model_answers[pair]]] += 1
+        confusion[column[people_answers[pair]], column[model_answers[pair]]] += 1
     decided = confusion[:2, :2]
     return OverlapAgreement(
         confusion=confusion,
@@ -90,54 +90,28 @@ def overlap_agreement(
     )
 
 
-def share(part: int, whole: int) -> Estimate:
-    """`part / whole` with Wilson's 95 % interval; nan in [0, 1] where `whole` is 0.
+def share(count: int, total: int) -> Estimate:
+    """`count / total` with Wilson's 95 % interval, which takes the pairs for independent draws.
 
-    centre = (p + z²/2n) / (1 + z²/n), half width = z·√(p(1-p)/n + z²/4n²) / (1 + z²/n), z = 1.96.
-    It takes the pairs for independent draws.
+    nan in [0, 1] where `total` is 0.
     """
+    from scipy.stats import binomtest
+
     method = "share of pairs, Wilson 95 %"
-    if whole == 0:
+    if total == 0:
         return Estimate(math.nan, 0.0, 1.0, 0, method)
-    z, p = 1.959963984540054, part / whole
-    shrink = 1 + z * z / whole
-    centre = (p + z * z / (2 * whole)) / shrink
-    half = z * math.sqrt(p * (1 - p) / whole + z * z / (4 * whole * whole)) / shrink
-    return Estimate(p, min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half)), whole, method)
-
-
-def cohens_kappa(one: ArrayLike, other: ArrayLike) -> float:
-    """κ = (observed - expected) / (1 - expected) of two labellers; (n,) categories each, none missing.
-
-    `expected` is the agreement of two labellers who keep their own shares of each category but answer
-    at random: Σ share₁(c)·share₂(c) (Cohen 1960).
-    """
-    mine, yours = np.asarray(one), np.asarray(other)
-    if mine.shape != yours.shape or mine.ndim != 1:
-        raise InputError(
-            f"answers of shapes {mine.shape} and {yours.shape}",
-            where="cohens_kappa",
-            remedy="Give one answer per pair and labeller, in the same order",
-        )
-    categories, codes = np.unique(np.concatenate([mine, yours]), return_inverse=True)
-    table = np.zeros((len(categories), len(categories)), np.int64)
-    np.add.at(table, (codes[: len(mine)], codes[len(mine) :]), 1)
-    return float(_kappas(table[None])[0])
-
-
-def krippendorff_alpha(ratings: ArrayLike) -> float:
-    """Krippendorff's α for nominal answers; ratings: (pairs, labellers) int, MISSING where one did not say.
-
-    α = 1 - D_observed / D_expected. A pair with m ≥ 2 answers gives m(m-1) ordered couples, each with
-    weight 1/(m-1); D_observed is the weighted share of unequal couples, D_expected that share when all
-    answers are thrown together: 1 - Σ n_c(n_c - 1) / n(n - 1). Pairs with one answer say nothing.
-    """
-    table = _category_counts(ratings)
-    return float(_alphas(table, np.ones((1, len(table))))[0])
+    value, interval = count / total, binomtest(count, total).proportion_ci(method="wilson")
+    return Estimate(value, min(value, interval.low), max(value, interval.high), total, method)
 
 
 def alpha_estimate(ratings: ArrayLike, rng: np.random.Generator, repeats: int = 1000) -> Estimate:
-    """Krippendorff's α with a 95 % interval from drawing the pairs anew, with replacement."""
+    """Krippendorff's α for nominal answers, with a 95 % bootstrap interval over pairs.
+
+    ratings: (pairs, labellers) int, `MISSING` where one gave no answer. α = 1 - D_observed / D_expected. A
+    pair with m ≥ 2 answers gives m(m-1) ordered couples, each with weight 1/(m-1); D_observed is the weighted
+    share of unequal couples, D_expected that share when all answers are thrown together:
+    1 - Σ n_c(n_c - 1) / n(n - 1). Pairs with one answer are left out.
+    """
     table = _category_counts(ratings)
     pairs = len(table)
     method = f"Krippendorff's α, percentile bootstrap over pairs ({repeats:,} repeats)"
@@ -154,7 +128,7 @@ def _category_counts(ratings: ArrayLike) -> Counts:
     if given.ndim != 2 or (given < MISSING).any():
         raise InputError(
             f"ratings of shape {given.shape}",
-            where="krippendorff_alpha",
+            where="alpha_estimate",
             why=f"a row per pair, a column per labeller, categories from 0 and {MISSING} for missing",
             remedy="Number the answers from 0",
         )
@@ -178,7 +152,11 @@ def _alphas(table: Counts, weights: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _kappas(tables: Counts) -> NDArray[np.float64]:
-    """κ of each (k, k) table of counts; nan where it is empty or both labellers used one category only."""
+    """Cohen's κ of each (k, k) table of counts; nan where it is empty or only one category was used.
+
+    κ = (observed - expected) / (1 - expected). `expected` is the agreement of two labellers who keep their
+    own shares of each category but answer at random: Σ share₁(c)·share₂(c) (Cohen 1960).
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = tables / tables.sum(axis=(1, 2), keepdims=True)
         observed = np.trace(shares, axis1=1, axis2=2)
@@ -212,7 +190,7 @@ def _without_nan(estimate: Estimate) -> dict[str, Any]:
     return figures | {"value": None} if math.isnan(estimate.value) else figures
 
 
-def _words(estimate: Estimate) -> str:
+def _as_text(estimate: Estimate) -> str:
     if math.isnan(estimate.value):
         return f"not defined (on {estimate.n:,} pairs)"
     return f"{estimate.value:.3f}  [{estimate.low:.3f}, {estimate.high:.3f}]  on {estimate.n:,} pairs"

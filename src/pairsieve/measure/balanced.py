@@ -1,13 +1,13 @@
-"""How good is a scorer on the pairs a dataset states, as such datasets are usually judged?
+"""Figures over the pairs a dataset states: accuracy, F1, MAP, MRR and answer triggering.
 
-These figures say little about all pairs; they are here to be set beside published ones. Pairs are called
+They say little about all pairs, and are here to be set beside published ones. Pairs are called
 matches when they score at or above a threshold. Questions are the left rows of a question-answer task.
 Nothing is sampled: every figure is a count over the stated pairs.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -31,9 +31,6 @@ class PairMeasures:
     pairs: int
     positives: int
 
-    def as_json(self) -> dict[str, float]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class RankMeasures:
@@ -43,13 +40,10 @@ class RankMeasures:
     mean_reciprocal_rank: float
     questions: int
 
-    def as_json(self) -> dict[str, float]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class TriggerMeasures:
-    """Answer triggering: does the top sentence answer the question, and is it right to answer at all?"""
+    """Answer triggering: whether the top sentence answers the question, and whether to answer at all."""
 
     precision: float
     recall: float
@@ -58,30 +52,17 @@ class TriggerMeasures:
     answerable: int  # questions with a positive
     questions: int
 
-    def as_json(self) -> dict[str, float]:
-        return asdict(self)
-
 
 def pair_measures(scores: ArrayLike, labels: ArrayLike, threshold: float) -> PairMeasures:
-    """Accuracy, precision, recall and F1 over stated pairs: (n,) scores, (n,) labels in {0, 1}."""
+    """Accuracy, precision, recall and F1 over stated pairs: (n,) scores, (n,) labels in {0, 1}.
+
+    F1 is the paper's a-F1: across all stated pairs, those of unanswerable questions among them.
+    """
     given, positive = _checked(scores, labels)
     called = given >= np.float32(threshold)
-    tp = int((called & positive).sum())
-    found, positives = int(called.sum()), int(positive.sum())
-    return PairMeasures(
-        float((called == positive).mean()),
-        _ratio(tp, found),
-        _ratio(tp, positives),
-        _ratio(2 * tp, found + positives),
-        float(threshold),
-        len(given),
-        positives,
-    )
-
-
-def pair_f1(scores: ArrayLike, labels: ArrayLike, threshold: float) -> float:
-    """The paper's a-F1: F1 across all stated pairs, those of unanswerable questions among them."""
-    return pair_measures(scores, labels, threshold).f1
+    positives, accuracy = int(positive.sum()), float((called == positive).mean())
+    ratios = _precision_recall_f1(int((called & positive).sum()), int(called.sum()), positives)
+    return PairMeasures(accuracy, *ratios, float(threshold), len(given), positives)
 
 
 def best_threshold(scores: ArrayLike, labels: ArrayLike, objective: Objective = "f1") -> float:
@@ -152,14 +133,7 @@ def question_f1(ids: Ids, scores: ArrayLike, labels: ArrayLike, threshold: float
     right = int((answered & (tied_wrong == 0)).sum())
     answerable = int(np.maximum.reduceat(positive, start).sum())
     asked = int(answered.sum())
-    return TriggerMeasures(
-        _ratio(right, asked),
-        _ratio(right, answerable),
-        _ratio(2 * right, asked + answerable),
-        asked,
-        answerable,
-        len(start),
-    )
+    return TriggerMeasures(*_precision_recall_f1(right, asked, answerable), asked, answerable, len(start))
 
 
 def _by_question(ids: Ids, scores: Scores, positive: Mask) -> tuple[Ids, Scores, Mask, NDArray[np.intp]]:
@@ -189,5 +163,6 @@ def _checked(scores: ArrayLike, labels: ArrayLike, ids: Ids | None = None) -> tu
     return given, stated.astype(bool)
 
 
-def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
+def _precision_recall_f1(right: int, called: int, positives: int) -> tuple[float, float, float]:
+    """Of `called` pairs or questions, `right` ones among `positives`; 0 where there is none to divide by."""
+    return right / max(called, 1), right / max(positives, 1), 2 * right / max(called + positives, 1)

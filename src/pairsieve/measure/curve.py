@@ -1,4 +1,4 @@
-"""How precise is a ranking at every recall?
+"""Precision-recall curves: average precision, precision at recall and best F1.
 
 A `Curve` has one point per distinct score of a positive, in descending order: recall changes nowhere
 else, so these points carry the whole precision-recall curve. Tied pairs enter together.
@@ -7,8 +7,7 @@ else, so these points carry the whole precision-recall curve. Tied pairs enter t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,12 +25,7 @@ class BestF1:
     recall: float
 
     def as_json(self) -> dict[str, float]:
-        return {
-            "value": self.value,
-            "threshold": self.threshold,
-            "precision": self.precision,
-            "recall": self.recall,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -45,13 +39,11 @@ class Curve:
 
     @property
     def recall(self) -> NDArray[np.float64]:
-        shares: NDArray[np.float64] = self.true_positives / self.positives
-        return shares
+        return self.true_positives / self.positives
 
     @property
     def precision(self) -> NDArray[np.float64]:
-        shares: NDArray[np.float64] = self.true_positives / (self.true_positives + self.false_positives)
-        return shares
+        return self.true_positives / (self.true_positives + self.false_positives)
 
     def average_precision(self) -> float:
         """AP = Σ (R_i − R_{i−1}) · P_i over distinct scores (paper, section on evaluation)."""
@@ -78,15 +70,6 @@ class Curve:
             float(f1[at]), float(self.thresholds[at]), float(self.precision[at]), float(self.recall[at])
         )
 
-    def thinned(self, points: int = 400) -> dict[str, list[Any]]:
-        """A readable number of points, evenly spread over recall, for plots and JSON."""
-        at = np.unique(np.linspace(0, len(self.thresholds) - 1, points).round().astype(int))
-        return {
-            "threshold": self.thresholds[at].astype(float).tolist(),
-            "recall": self.recall[at].tolist(),
-            "precision": self.precision[at].tolist(),
-        }
-
 
 def curve_from_counts(
     thresholds: ArrayLike, true_positives: ArrayLike, false_positives: ArrayLike, positives: float
@@ -107,8 +90,8 @@ def curve_from_scores(
     negative_weights: ArrayLike | None = None,
 ) -> Curve:
     """A curve from listed scores; `negative_weights` say how many negatives each listed one stands for."""
-    mine = np.asarray(positive_scores, np.float32)
-    thresholds, tp = distinct_descending(mine)
+    positive = np.asarray(positive_scores, np.float32)
+    thresholds, tp = distinct_descending(positive)
     others = np.asarray(negative_scores, np.float32)
     order = np.argsort(others, kind="stable")
     if negative_weights is None:
@@ -117,7 +100,7 @@ def curve_from_scores(
         weights = np.asarray(negative_weights, np.float64)[order]
         from_top = np.concatenate([np.cumsum(weights[::-1])[::-1], [0.0]])
         above = from_top[np.searchsorted(others[order], thresholds, side="left")]
-    return curve_from_counts(thresholds, tp, above, len(mine) if positives is None else positives)
+    return curve_from_counts(thresholds, tp, above, len(positive) if positives is None else positives)
 
 
 def distinct_descending(scores: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:

@@ -1,44 +1,32 @@
-"""How precise is a scorer over all pairs when it cannot visit every pair?
+"""Average precision, precision at recall and best F1 over all pairs, estimated from a sample of them.
 
 All positives and all near negatives are scored; of the far negatives a share f is drawn (`sampling`):
 
     FP(t) = near negatives scoring >= t  +  1/f · drawn far negatives scoring >= t
 
-**Bias.** That count is unbiased at every threshold. Precision is not linear in it: T / (T + FP) averages
-too high (Jensen), and by several standard errors of 300 draws where few far pairs were drawn. The cure:
-with a pairs counted and N far pairs at or above t, k of them drawn, 1/(a + N) is the integral of
-x^(a+N-1) over [0, 1], and (1 - (1-x)/f)^k estimates x^N without bias, so
+**Bias.** That count is unbiased at every threshold. Precision is not linear in it: T / (T + FP) averages too
+high (Jensen). With a pairs counted and N far pairs at or above t, k of them drawn, 1/(a + N) is the integral
+of x^(a+N-1) over [0, 1], and (1 - (1-x)/f)^k estimates x^N without bias, so
 
     r(k) = ∫ x^(a-1) (1 - (1-x)/f)^k dx      has the expectation 1/(a + N) exactly.
 
 The part of the integral below 1 - f swells with k and changes sign; in expectation it is a share
 exp(-f(a+N)) of the whole. It is kept for k <= 1 (k = 0 gives the plain 1/a), dropped for k >= 2. Average
-precision sums T · r(k), where a term with k = 1 may be negative, as an unbiased one must, but not below
--T/a. Over made tasks (bench/estimator_coverage.py and longer runs) AP is then within 0.7 standard errors of
-300 draws where a drawn pair weighs less than a third of what is counted at recall 0.2. Where it outweighs
-that and about one is expected, no bounded estimate is unbiased: up to 2.7 standard errors remain, of
-either sign (plain ratio: 13, always high), at a root mean square error up to half as large again as the
-plain ratio's. Draw more pairs there; the interval says so by its width.
-Precision at one recall and F1 leave that part out for k = 1 as well: they stay within (0, 1], and average
-slightly high where one drawn pair outweighs everything counted. Where f·a + k is large, r(k) is
+precision sums T · r(k), where a term with k = 1 may be negative, but not below -T/a. Precision at one recall
+and F1 leave that part out for k = 1 as well, and so stay within (0, 1]. Where f·a + k is large, r(k) is
 1 / (D + V/D) with D = a + k/f and V = k (1-f) / f², the second-order (delta) correction. The `curve` keeps
-the plain counts, so `curve.average_precision()` is the paper's own figure. The maximum of a noisy F1
-curve is too high besides; its resampled excess is taken off.
+the plain counts, so `curve.average_precision()` is the paper's own figure. The maximum of a noisy F1 curve is
+too high besides; its resampled excess is taken off. What bias is left: docs/decisions/0005-estimator-bias.md.
 
 **Intervals** have two causes, resampled together:
 
 - Texts. Pairs that share a text are dependent, so texts are drawn with replacement and a pair counts
   m_left · m_right times (both sides of one collection share m; two collections are drawn separately).
-- Pairs that were not drawn. Walk down the ranking of far negatives: before each drawn one lie about
-  Gamma(1 - f) / f undrawn ones (mean (1 - f) / f, variance (1 - f) / f², those of the geometric gaps
-  between draws). The lower count ends at the last drawn pair; the upper one adds the gap that is still
-  open, above every threshold. At one threshold, with k drawn, these are Garwood's exact Poisson limits
-  Gamma(k) and Gamma(k + 1) as f -> 0, so a sample without a single hit still has an honest lower limit for
-  precision; with f = 1 both vanish. The high end of a figure comes from the lower count, the low end from
-  the upper one.
-
-A text's first hit among the drawn far negatives is not resampled with the text: hits that share no
-text say nothing about texts that the gaps do not say already, and would be counted as noise twice.
+- Pairs that were not drawn. Before each drawn far negative of the ranking lie about Gamma(1 - f) / f undrawn
+  ones (mean and variance of the geometric gaps between draws). The lower count ends at the last drawn pair;
+  the upper one adds the gap that is still open. At one threshold, with k drawn, these are Garwood's exact
+  Poisson limits Gamma(k) and Gamma(k + 1) as f -> 0; with f = 1 both vanish. The high end of a figure comes
+  from the lower count, the low end from the upper one.
 """
 
 from __future__ import annotations
@@ -53,11 +41,14 @@ from numpy.typing import ArrayLike, NDArray
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError
 from pairsieve.measure.curve import Curve, curve_from_counts, distinct_descending
+from pairsieve.measure.exact import check_positives
 from pairsieve.measure.sampling import NEAR, POSITIVE, RANDOM, Floats, PairSample, named_pair
 from pairsieve.pairs import Mask, PairSpace, Scores, pair_rows
 
 RECALLS = (0.1, 0.2, 0.5)
 
+Places: TypeAlias = NDArray[np.int32]  # of texts among the multiplicities
+Times: TypeAlias = NDArray[np.float32]  # how often a text counts: (replicates, texts + 1)
 Resampled: TypeAlias = Literal["texts", "draw"]
 
 _CELLS = 4_000_000  # numbers a batch of replicates may hold at once: 16 MB an array of float32
@@ -110,16 +101,11 @@ def estimate(
     high[1] -= 2 * excess
     low, high = np.minimum(low, values).clip(0, 1), np.maximum(high, values)
     method = _method(sample, repeats, confidence, resample)
-    made = [Estimate(float(v), float(a), float(b), len(sample), method) for v, a, b in zip(values, low, high)]
-    return EstimatedMeasures(
-        curve,
-        made[0],
-        dict(zip(recalls, made[2:])),
-        made[1],
-        float(thresholds[best_at]),
-        sample.pairs,
-        int(positive.sum()),
+    ap, f1, *at_recalls = (
+        Estimate(float(v), float(a), float(b), len(sample), method) for v, a, b in zip(values, low, high)
     )
+    at, positives = float(thresholds[best_at]), int(positive.sum())
+    return EstimatedMeasures(curve, ap, dict(zip(recalls, at_recalls)), f1, at, sample.pairs, positives)
 
 
 @dataclass(frozen=True)
@@ -130,13 +116,13 @@ class _Group:
     admit somebody, starts: (b,) the first pair each admits. weights: (p,), None where all are 1.
     """
 
-    one: NDArray[np.int32]
-    other: NDArray[np.int32]
+    one: Places
+    other: Places
     weights: NDArray[np.float32] | None
     bins: NDArray[np.int64]
     starts: NDArray[np.int64]
 
-    def admitted(self, times: NDArray[np.float32]) -> Floats:
+    def admitted(self, times: Times) -> Floats:
         """Σ weight · m_one · m_other of the pairs each of `bins` admits; times: (r, texts) -> (r, b)."""
         if len(self.bins) == 0:
             return np.zeros((len(times), 0))
@@ -220,19 +206,11 @@ class _Layout:
     def counts(self) -> _FalsePositives:
         """The unbiased counts at every threshold."""
         once = np.ones((1, sum(self.shape) + 1), np.float32)
-        near, far, drawn = (
-            group.reaching(admitted, self.thresholds)[0]
-            for group, admitted in (
-                (self.near, self.near.admitted(once)),
-                (self.far, self.far_weight[None]),
-                (self.far, self.far_drawn[None]),
-            )
-        )
+        near = self.near.reaching(self.near.admitted(once), self.thresholds)[0]
+        far, drawn = self.far.reaching(np.stack([self.far_weight, self.far_drawn]), self.thresholds)
         return _FalsePositives(near, far, drawn)
 
-    def replicate(
-        self, times: NDArray[np.float32], rng: np.random.Generator
-    ) -> tuple[Floats, Floats, Floats]:
+    def replicate(self, times: Times, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
         """True, fewest and most false positives under multiplicities (r, texts + 1): (r, k) each."""
         repeats = len(times)
         tp = self.positive.reaching(self.positive.admitted(times), self.thresholds)
@@ -254,10 +232,12 @@ class _Layout:
         return pairs + 4 * self.thresholds + sum(self.shape)
 
 
-def _without_first_hits(
-    one: NDArray[np.int32], other: NDArray[np.int32], still: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Positions with each text's highest hit pointed at `still`, the multiplicity that is always 1."""
+def _without_first_hits(one: Places, other: Places, still: int) -> tuple[Places, Places]:
+    """Positions with each text's highest hit pointed at `still`, the multiplicity that is always 1.
+
+    Hits that share no text say nothing about texts that the gaps between draws do not say already: resampled
+    with their texts, they would be counted as noise twice.
+    """
     both = np.stack([one, other], axis=1).ravel()
     _, first = np.unique(both, return_index=True)
     both[first] = still
@@ -266,7 +246,7 @@ def _without_first_hits(
 
 def _multiplicities(
     shape: tuple[int, ...], repeats: int, resample: Resampled, rng: np.random.Generator
-) -> NDArray[np.float32]:
+) -> Times:
     """(repeats, texts + 1): how often each text is drawn; the last column is always 1."""
     times = np.ones((repeats, sum(shape) + 1), np.float32)
     if resample == "draw":
@@ -340,7 +320,7 @@ def _reciprocal(counted: Floats, fp: _FalsePositives, signed: bool = False) -> F
 
     With `signed`, the part of the integral below 1 - f is kept for k = 1.
     """
-    made = 1.0 / counted
+    reciprocals = 1.0 / counted
     some = fp.drawn > 0
     a, k, far = counted[some], fp.drawn[some], fp.far[some]
     f = k / far
@@ -358,8 +338,8 @@ def _reciprocal(counted: Floats, fp: _FalsePositives, signed: bool = False) -> F
         below = (1.0 - 1.0 / f) * (1.0 - f) ** a / a + (1.0 - f) ** (a + 1.0) / (f * (a + 1.0))
         exact = np.where(k == 1, np.maximum(exact + below, -1.0 / a), exact)
     found[few] = exact
-    made[some] = found
-    return made
+    reciprocals[some] = found
+    return reciprocals
 
 
 def _checked_scores(sample: PairSample, scores: ArrayLike) -> Scores:
@@ -376,12 +356,7 @@ def _checked_scores(sample: PairSample, scores: ArrayLike) -> Scores:
             why=f"{unusable.sum():,} of {len(given):,} scores are NaN",
             remedy="Score these pairs again",
         )
-    if not (sample.stratum == POSITIVE).any():
-        raise InputError(
-            "the sample has no positive pairs",
-            why=f"average precision over {sample.pairs:,} pairs is not defined without one",
-            remedy="Measure another split, or give the task its known matches",
-        )
+    check_positives(sample.pairs, sample.ids[sample.stratum == POSITIVE])
     return given
 
 

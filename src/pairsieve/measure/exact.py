@@ -1,4 +1,4 @@
-"""What is the average precision over all pairs, exactly?
+"""Exact average precision and score histogram over all pairs.
 
 AP needs the positives' scores and, for each distinct one, the number of negatives at or above it. One
 pass over all pairs counts them: nothing is sampled, and memory does not grow with the number of pairs.
@@ -40,16 +40,18 @@ class ExactMeasures:
 def measure_exactly(scan: Scan, positives: Ids) -> ExactMeasures:
     """Count every pair of the scan's space against the sorted ids of all positives."""
     check_positives(scan.space.size, positives)
-    mine: Scores = scan.scores(positives)
-    thresholds, tp = distinct_descending(mine)
+    positive_scores: Scores = scan.scores(positives)
+    thresholds, tp = distinct_descending(positive_scores)
     edges = np.linspace(-1.0, 1.0, BINS + 1, dtype=np.float32)
     edges[-1] = np.nextafter(np.float32(2.0), np.float32(3.0))  # rounding may lift a cosine above one
     edges[0] = -2.0
     asked = np.union1d(thresholds, edges)
-    reaching = scan.count_reaching(asked, words="measuring all pairs")
+    reaching = scan.count_reaching(asked, desc="measuring all pairs")
     above = reaching[np.searchsorted(asked, thresholds)]
     all_by_bin = -np.diff(reaching[np.searchsorted(asked, edges)])
-    positive_by_bin = -np.diff(len(mine) - np.searchsorted(np.sort(mine), edges, side="left"))
+    positive_by_bin = -np.diff(
+        len(positive_scores) - np.searchsorted(np.sort(positive_scores), edges, side="left")
+    )
     return ExactMeasures(
         curve_from_counts(thresholds, tp, above - tp, len(positives)),
         Histogram(edges, positive_by_bin, all_by_bin - positive_by_bin),

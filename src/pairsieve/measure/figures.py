@@ -1,17 +1,24 @@
-"""What does one measurement come to? The figures as JSON prints them and as a person reads them."""
+"""Evaluation figures as typed records: average precision, precision at recall, best F1 over all pairs."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError
-from pairsieve.measure.balanced import pair_measures, question_f1, rank_measures
-from pairsieve.measure.curve import Curve, curve_from_scores
+from pairsieve.measure.balanced import (
+    RankMeasures,
+    TriggerMeasures,
+    pair_measures,
+    question_f1,
+    rank_measures,
+)
+from pairsieve.measure.curve import BestF1, Curve, curve_from_scores
 from pairsieve.measure.estimated import EstimatedMeasures
 from pairsieve.measure.exact import measure_exactly
 from pairsieve.pairs import Ids, PairSpace, Scores, is_member
@@ -20,47 +27,101 @@ from pairsieve.scan import Scan
 RECALLS = (0.1, 0.2, 0.5)
 
 
-def exact_figures(scan: Scan, positives: Ids, stated_negatives: Ids) -> tuple[dict[str, Any], Curve]:
+@dataclass(frozen=True)
+class F1Figure:
+    """The best F1 and its threshold; precision and recall where exact, an interval where estimated."""
+
+    value: float
+    threshold: float | None  # None: reached only with every pair
+    precision: float | None = None
+    recall: float | None = None
+    interval: Estimate | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        figures = asdict(self)
+        interval = figures.pop("interval")
+        return {**interval, "threshold": self.threshold} if interval else figures
+
+
+@dataclass(frozen=True)
+class BalancedFigures:
+    """What an evaluation on the stated pairs alone would claim."""
+
+    pairs: int
+    positives: int
+    average_precision: float
+    best_f1: BestF1
+    accuracy: float  # at the threshold of the best F1
+    answer_triggering: TriggerMeasures | None = None  # where the left side asks: F1 of answering
+    by_question: RankMeasures | None = None  # clean MAP and MRR
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class CorrectedPrecision:
+    """Precision at a recall, corrected by manual labels of putative false positives (`measure.manual`)."""
+
+    recall: float
+    threshold: float | None
+    precision: Estimate
+
+    def as_json(self) -> dict[str, Any]:
+        return {"recall": self.recall, "threshold": self.threshold, **self.precision.as_json()}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The figures of one evaluation over all pairs of a split."""
+
+    pairs: int
+    positives: int
+    method: str  # "exact", "exact, unlisted pairs last" or "estimated"
+    average_precision: Estimate
+    precision_at_recall: Mapping[float, Estimate]
+    best_f1: F1Figure
+    balanced: BalancedFigures | None = None
+    scored_pairs: int | None = None  # of a sample
+    corrected_precision: CorrectedPrecision | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As `evaluate --json` prints them; what was not measured is left out."""
+        at_recall = {f"{r:g}": p.as_json() for r, p in self.precision_at_recall.items()}
+        figures = {each.name: getattr(self, each.name) for each in fields(self)}
+        figures |= {"precision_at_recall": at_recall}
+        figures = {name: figure for name, figure in figures.items() if figure is not None}
+        return {name: f.as_json() if hasattr(f, "as_json") else f for name, f in figures.items()}
+
+
+def exact_figures(scan: Scan, positives: Ids, stated_negatives: Ids) -> tuple[Figures, Curve]:
     """Exact figures over all pairs, and beside them what the stated pairs alone would claim."""
     measures = measure_exactly(scan, positives)
-    curve = measures.curve
-    found = figures(
-        curve,
-        measures.pairs,
-        "exact",
-        Estimate.exact(curve.average_precision(), measures.pairs),
-        {r: Estimate.exact(curve.precision_at_recall(r), measures.pairs) for r in RECALLS},
-    )
-    claims = balanced_figures(scan, positives, stated_negatives)
-    return found | ({"balanced": claims} if claims else {}), curve
+    found = figures_of(measures.curve, measures.pairs)
+    return replace(found, balanced=balanced_figures(scan, positives, stated_negatives)), measures.curve
 
 
-def balanced_figures(scan: Scan, positives: Ids, stated_negatives: Ids) -> dict[str, Any]:
-    """What an evaluation on the stated pairs alone would claim; empty where no negatives are stated."""
+def balanced_figures(scan: Scan, positives: Ids, stated_negatives: Ids) -> BalancedFigures | None:
+    """What an evaluation on the stated pairs alone would claim; None where no negatives are stated."""
     if len(stated_negatives) == 0:
-        return {}
-    mine, others = scan.scores(positives), scan.scores(stated_negatives)
-    curve = curve_from_scores(mine, others)
+        return None
+    of_positives, of_negatives = scan.scores(positives), scan.scores(stated_negatives)
+    curve = curve_from_scores(of_positives, of_negatives)
     best = curve.best_f1()
-    ids, scores = np.concatenate([positives, stated_negatives]), np.concatenate([mine, others])
-    labels = np.arange(len(ids)) < len(mine)
-    claims: dict[str, Any] = {
-        "pairs": len(ids),
-        "positives": len(mine),
-        "average_precision": curve.average_precision(),
-        "best_f1": best.as_json(),
-        "accuracy": pair_measures(scores, labels, best.threshold).accuracy,  # at the best F1's threshold
-    }
-    if not scan.space.symmetric:  # the left asks: F1 of answering at that threshold, clean MAP and MRR
-        claims["answer_triggering"] = question_f1(ids, scores, labels, best.threshold).as_json()
-        with contextlib.suppress(InputError):  # no question has both a positive and a negative stated pair
-            claims["by_question"] = rank_measures(ids, scores, labels).as_json()
+    ids = np.concatenate([positives, stated_negatives])
+    scores = np.concatenate([of_positives, of_negatives])
+    labels = np.arange(len(ids)) < len(of_positives)
+    accuracy = pair_measures(scores, labels, best.threshold).accuracy
+    claims = BalancedFigures(len(ids), len(of_positives), curve.average_precision(), best, accuracy)
+    if scan.space.symmetric:
+        return claims
+    claims = replace(claims, answer_triggering=question_f1(ids, scores, labels, best.threshold))
+    with contextlib.suppress(InputError):  # no question has both a positive and a negative stated pair
+        claims = replace(claims, by_question=rank_measures(ids, scores, labels))
     return claims
 
 
-def listed_figures(
-    space: PairSpace, ids: Ids, scores: Scores, positives: Ids
-) -> tuple[dict[str, Any], Curve, int]:
+def listed_figures(space: PairSpace, ids: Ids, scores: Scores, positives: Ids) -> tuple[Figures, Curve, int]:
     """Exact figures of a list of scored pairs, and the positives in it; unlisted pairs rank last, tied.
 
     The threshold of the best F1 is -inf where it is reached only with every pair.
@@ -68,45 +129,38 @@ def listed_figures(
     positive = is_member(ids, positives)
     found = int(positive.sum())
     lost, unlisted = len(positives) - found, space.size - len(ids)
-    mine = np.concatenate([scores[positive], np.full(lost, -np.inf, np.float32)])
-    others = np.append(scores[~positive], np.float32(-np.inf))
-    weights = np.append(np.ones(len(others) - 1), float(unlisted - lost))
-    curve = curve_from_scores(mine, others, negative_weights=weights)
-    made = figures(
-        curve,
-        space.size,
-        "exact, unlisted pairs last" if unlisted else "exact",
-        Estimate.exact(curve.average_precision(), space.size),
-        {r: Estimate.exact(curve.precision_at_recall(r), space.size) for r in RECALLS},
-    )
-    return made, curve, found
+    of_positives = np.concatenate([scores[positive], np.full(lost, -np.inf, np.float32)])
+    of_negatives = np.append(scores[~positive], np.float32(-np.inf))
+    weights = np.append(np.ones(len(of_negatives) - 1), float(unlisted - lost))
+    curve = curve_from_scores(of_positives, of_negatives, negative_weights=weights)
+    return figures_of(curve, space.size, "exact, unlisted pairs last" if unlisted else "exact"), curve, found
 
 
-def estimated_figures(measures: EstimatedMeasures, scored: int) -> dict[str, Any]:
+def estimated_figures(measures: EstimatedMeasures, scored: int) -> Figures:
     """Figures from a sample of `scored` pairs, each with its interval."""
-    made = figures(
-        measures.curve,
+    best = measures.best_f1
+    return Figures(
         measures.pairs,
+        int(measures.curve.positives),
         "estimated",
         measures.average_precision,
         measures.precision_at_recall,
+        F1Figure(best.value, measures.best_f1_threshold, interval=best),
+        scored_pairs=scored,
     )
-    best = measures.best_f1.as_json() | {"threshold": measures.best_f1_threshold}
-    return made | {"best_f1": best, "scored_pairs": scored}
 
 
-def figures(
-    curve: Curve, pairs: int, method: str, ap: Estimate, precisions: Mapping[float, Estimate]
-) -> dict[str, Any]:
-    """The figures of one evaluation, as `--json` prints them."""
-    return {
-        "pairs": pairs,
-        "positives": int(curve.positives),
-        "method": method,
-        "average_precision": ap.as_json(),
-        "precision_at_recall": {f"{r:g}": p.as_json() for r, p in precisions.items()},
-        "best_f1": curve.best_f1().as_json(),
-    }
+def figures_of(curve: Curve, pairs: int, method: str = "exact") -> Figures:
+    """The exact figures that a curve over all `pairs` gives."""
+    best = curve.best_f1()
+    return Figures(
+        pairs,
+        int(curve.positives),
+        method,
+        Estimate.exact(curve.average_precision(), pairs),
+        {r: Estimate.exact(curve.precision_at_recall(r), pairs) for r in RECALLS},
+        F1Figure(best.value, best.threshold, best.precision, best.recall),
+    )
 
 
 def digits(value: float) -> str:
@@ -114,46 +168,45 @@ def digits(value: float) -> str:
     return f"{value:.4f}" if value >= 0.001 or value == 0 else f"{value:.1e}"
 
 
-def figures_table(answer: Mapping[str, Any]) -> str:
-    """The same figures for a person; `answer` also holds `task` and `split`."""
-    sampled = answer["method"] == "estimated"
+def figures_table(figures: Figures, task: str, split: str) -> str:
+    """The figures as a table for a person."""
 
-    def number(estimate: Mapping[str, Any]) -> str:
-        interval = f"   [{digits(estimate['low'])}, {digits(estimate['high'])}]" if sampled else ""
-        return f"{digits(estimate['value'])}{interval}"
+    def shown(estimate: Estimate | None, value: float = 0.0) -> str:
+        if estimate is None or figures.method != "estimated":
+            return digits(value if estimate is None else estimate.value)
+        return f"{digits(estimate.value)}   [{digits(estimate.low)}, {digits(estimate.high)}]"
 
-    head = (
-        f"{answer['task']}, split {answer['split']}: {answer['pairs']:,} pairs, "
-        f"{answer['positives']:,} positive (one in {answer['pairs'] / answer['positives']:,.0f}); "
-        f"{answer['method']}"
-    )
-    best = answer["best_f1"]
-    lines = [head, "", f"  average precision        {number(answer['average_precision'])}"]
-    for recall, estimate in answer["precision_at_recall"].items():
-        lines.append(f"  precision at recall {recall:<4} {number(estimate)}")
-    at = "with every pair" if best["threshold"] is None else f"at score {best['threshold']:.4f}"
-    if "precision" in best:
-        at += f": precision {digits(best['precision'])}, recall {digits(best['recall'])}"
-    lines.append(f"  best F1                  {number(best)}   {at}")
-    if "corrected_precision" in answer:
-        fixed = answer["corrected_precision"]
-        interval = f"[{digits(fixed['low'])}, {digits(fixed['high'])}]"
+    best, fixed, claims = figures.best_f1, figures.corrected_precision, figures.balanced
+    ratio = f"one in {figures.pairs / figures.positives:,.0f}"
+    lines = [
+        f"{task}, split {split}: {figures.pairs:,} pairs, {figures.positives:,} positive ({ratio}); "
+        + figures.method,
+        "",
+        f"  average precision        {shown(figures.average_precision)}",
+    ]
+    for recall, estimate in figures.precision_at_recall.items():
+        lines.append(f"  precision at recall {recall:<4g} {shown(estimate)}")
+    at = "with every pair" if best.threshold is None else f"at score {best.threshold:.4f}"
+    if best.precision is not None and best.recall is not None:
+        at += f": precision {digits(best.precision)}, recall {digits(best.recall)}"
+    lines.append(f"  best F1                  {shown(best.interval, best.value)}   {at}")
+    if fixed is not None:
+        precision = fixed.precision
         lines.append(
-            f"  corrected precision      {digits(fixed['value'])}   {interval} "
-            f"at recall {fixed['recall']:g}, after {fixed['n']} manual labels"
+            f"  corrected precision      {digits(precision.value)}   [{digits(precision.low)}, "
+            f"{digits(precision.high)}] at recall {fixed.recall:g}, after {precision.n} manual labels"
         )
-    if "balanced" in answer:
-        claims = answer["balanced"]
+    if claims is not None:
         lines.append(
-            f"\n  On its {claims['pairs']:,} stated pairs alone the same scores would claim: "
-            f"average precision {claims['average_precision']:.4f}, best F1 {claims['best_f1']['value']:.4f}, "
-            f"accuracy {claims['accuracy']:.4f}."
+            f"\n  On its {claims.pairs:,} stated pairs alone the same scores would claim: "
+            f"average precision {claims.average_precision:.4f}, best F1 {claims.best_f1.value:.4f}, "
+            f"accuracy {claims.accuracy:.4f}."
         )
-        if "by_question" in claims:
-            ranks, answers = claims["by_question"], claims["answer_triggering"]
+        ranks, answers = claims.by_question, claims.answer_triggering
+        if ranks is not None and answers is not None:
             lines.append(
-                f"  By question: clean MAP {ranks['mean_average_precision']:.4f}, MRR "
-                f"{ranks['mean_reciprocal_rank']:.4f} ({ranks['questions']:,} questions), "
-                f"F1 of answering {answers['f1']:.4f}."
+                f"  By question: clean MAP {ranks.mean_average_precision:.4f}, MRR "
+                f"{ranks.mean_reciprocal_rank:.4f} ({ranks.questions:,} questions), "
+                f"F1 of answering {answers.f1:.4f}."
             )
     return "\n".join(lines)

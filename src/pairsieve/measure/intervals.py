@@ -1,4 +1,4 @@
-"""How far would an exact average precision be off on other texts of the same kind?
+"""Bootstrap intervals over texts for an exact average precision.
 
 Over the pairs of one space AP is exact and has no interval. The texts of the space are a sample of the texts
 there might be, and pairs that share a text are dependent: so texts are drawn with replacement, and a pair
@@ -30,15 +30,17 @@ def text_interval(
     many, of so many texts, that their count is kept as it is.
     """
     thresholds = -curve.thresholds.astype(np.float64)
-    mine, others = (np.searchsorted(thresholds, -of.scores.astype(np.float64)) for of in (positives, near))
+    positive_at, near_at = (
+        np.searchsorted(thresholds, -of.scores.astype(np.float64)) for of in (positives, near)
+    )
     cells, k = (pair_rows(positives.ids), pair_rows(near.ids)), len(thresholds)
-    far = curve.false_positives - np.cumsum(np.bincount(others, minlength=k + 1)[:k])
+    far = curve.false_positives - np.cumsum(np.bincount(near_at, minlength=k + 1)[:k])
     drawn = []
     for _ in range(repeats):
         left, right = times_drawn(space, rng)
         found, wrong = (
             np.cumsum(np.bincount(at, left[rows] * right[columns], k + 1)[:k])
-            for at, (rows, columns) in zip((mine, others), cells)
+            for at, (rows, columns) in zip((positive_at, near_at), cells)
         )
         if found[-1] > 0:
             precision = found / np.maximum(found + wrong + far, 1e-300)

@@ -1,4 +1,4 @@
-"""How precise is a scorer really, when some imputed negatives are matches nobody stated?
+"""Precision corrected by manual labels of putative false positives.
 
 A person labels a sample of putative false positives: pairs scoring at or above a threshold whose imputed
 label is negative. The share that are real errors, estimated apart for near negatives and for random ones,
@@ -48,26 +48,17 @@ def to_verify(
 
     scores: (n,) in the order of `sample.ids`. Ids come back sorted, so that their order tells nothing.
     """
-    above = np.asarray(scores, np.float32) >= np.float32(threshold)
+    above, weights = np.asarray(scores, np.float32) >= np.float32(threshold), sample.weights
+    of = {stratum: above & (sample.stratum == stratum) for stratum in (POSITIVE, NEAR, RANDOM)}
 
     def drawn(stratum: int, count: int) -> Ids:
-        there = sample.ids[above & (sample.stratum == stratum)]
+        there = sample.ids[of[stratum]]
         return np.sort(rng.choice(there, size=min(count, len(there)), replace=False))
 
-    weights = sample.weights
-
-    def total(stratum: int) -> float:
-        return float(weights[above & (sample.stratum == stratum)].sum())
-
     far = weights[sample.stratum == RANDOM]
-    return ToVerify(
-        drawn(NEAR, count_near),
-        drawn(RANDOM, count_random),
-        total(POSITIVE),
-        total(NEAR),
-        total(RANDOM),
-        float(far.mean()) if len(far) else 1.0,
-    )
+    found, false_near, false_random = (float(weights[mask].sum()) for mask in of.values())
+    near, random, weight = drawn(NEAR, count_near), drawn(RANDOM, count_random), far.mean() if len(far) else 1
+    return ToVerify(near, random, found, false_near, false_random, float(weight))
 
 
 def corrected_precision(

@@ -1,4 +1,4 @@
-"""Which pairs must be scored to speak for all of them, and for how many does each one speak?
+"""Stratified samples of pairs: all positives, all near negatives and a weighted draw of far negatives.
 
 All positives and all near negatives stand for themselves. Of the far negatives a uniform sample is
 drawn, and each one stands for (|negatives| - |near|) / |sample| of its kind (paper, appendix on
@@ -36,8 +36,7 @@ class PairSample:
     @property
     def weights(self) -> Floats:
         """How many pairs of the space each one counts for."""
-        weights: Floats = self.counted / self.inclusion_probability
-        return weights
+        return self.counted / self.inclusion_probability
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -1,4 +1,4 @@
-"""The models room: encoders, the cosine head, the learners that fit them, and the folders they leave.
+"""Encoders, the learners that train bi-encoders from them, and the folders they are saved in.
 
 | learner      | trains                                    | for                                   |
 | ------------ | ----------------------------------------- | ------------------------------------- |
@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from pairsieve.errors import SettingsError, nearest
+from pairsieve.models.cached import cached_embeddings
 from pairsieve.models.cross import CrossEncoder, CrossMatcher, load_cross
 from pairsieve.models.encoder import Encoder, encoder_named, usable_device
 from pairsieve.models.full import RECIPES, FullLearner, LossSettings, rate_for
-from pairsieve.models.head import fit_head
-from pairsieve.models.matchers import CosineMatcher, ProjectionMatcher, load_map, load_matcher
+from pairsieve.models.interface import Learner, Matcher
+from pairsieve.models.matchers import CosineMatcher, ProjectionMatcher, load_matcher
 from pairsieve.models.projection import ProjectionLearner, ProjectionSettings
 from pairsieve.models.training import TrainingSettings
 
@@ -33,7 +34,7 @@ def learner_named(
     device: str | None = None,
     recipe: str = "paper",
     **settings: Any,
-) -> FullLearner | ProjectionLearner:
+) -> Learner:
     """The learner called so. `recipe` is that of the full learner (see `full.py`).
 
     `settings` are fields of `TrainingSettings` and `LossSettings`, or of
@@ -54,12 +55,12 @@ def learner_named(
     _check(name, settings, training | loss | {"shared"})
     if recipe not in RECIPES:
         raise SettingsError(f"unknown recipe {recipe!r}. {nearest(recipe, RECIPES)}.")
-    told = {"learning_rate": rate_for(encoder, recipe), **RECIPES[recipe], **settings}
+    chosen = {"learning_rate": rate_for(encoder, recipe), **RECIPES[recipe], **settings}
     return FullLearner(
         encoder,
-        TrainingSettings(**{k: v for k, v in told.items() if k in training}),
-        LossSettings(**{k: v for k, v in told.items() if k in loss}),
-        told.get("shared", True),
+        TrainingSettings(**{k: v for k, v in chosen.items() if k in training}),
+        LossSettings(**{k: v for k, v in chosen.items() if k in loss}),
+        chosen.get("shared", True),
     )
 
 
@@ -71,25 +72,3 @@ def _check(learner: str, settings: dict[str, Any], known: set[str]) -> None:
     for key in settings:
         if key not in known:
             raise SettingsError(f"the learner {learner!r} has no setting {key!r}. {nearest(key, known)}.")
-
-
-__all__ = [
-    "LEARNERS",
-    "RECIPES",
-    "CosineMatcher",
-    "CrossEncoder",
-    "CrossMatcher",
-    "Encoder",
-    "FullLearner",
-    "LossSettings",
-    "ProjectionLearner",
-    "ProjectionMatcher",
-    "ProjectionSettings",
-    "TrainingSettings",
-    "encoder_named",
-    "fit_head",
-    "learner_named",
-    "load_cross",
-    "load_map",
-    "load_matcher",
-]

@@ -1,20 +1,13 @@
-"""How are texts embedded quickly without a GPU? A core takes whole batches; ONNX Runtime, where it is there.
+"""Embedding on the CPU: a core takes whole batches, by PyTorch or ONNX Runtime.
 
 A batch holds about a thousand tokens, little enough that what passes between the layers stays in the cache,
-and one thread takes it from end to end: nobody waits for anybody inside a layer, as threads that share a
-small product do. What comes out does not depend on the number of threads (up to 31).
+and one thread takes it from end to end. What comes out does not depend on the number of threads (up to 31).
 
-| back-end | what it is                                   | when                                      |
-| -------- | -------------------------------------------- | ----------------------------------------- |
-| `torch`  | plain PyTorch: the reference, always there   | by default                                |
-| `onnx`   | the network in ONNX Runtime, in float32      | installed, and texts enough to pay for it |
-
-The rule looks at what is installed and at the number of tokens, never at a clock, so that the same texts on
-the same machine are embedded the same way twice; `bench/embedding_cpu.py` prints the times it rests on. A
-converted network is compared with plain PyTorch on two batches before it is used: where a row lies further
-than 5e-6 from the reference (then a cosine could be off by more than 1e-5), plain PyTorch does the work. Rows
-of either back-end therefore share one fingerprint and one cache. `PAIRSIEVE_CPU_BACKEND` names one back-end
-for good.
+The back-end is plain PyTorch (`torch`), or ONNX Runtime (`onnx`, float32) where it is installed and texts are
+enough to pay for the conversion; `PAIRSIEVE_CPU_BACKEND` names one for good. The rule never looks at a clock,
+so the same texts on the same machine are embedded the same way twice. A converted network is compared with
+PyTorch on two batches before it is used, and left aside where a row lies further than 5e-6 from the reference
+(then a cosine could be off by more than 1e-5). So both back-ends share one fingerprint and one cache.
 """
 
 from __future__ import annotations
@@ -29,16 +22,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pairsieve.errors import InputError, MissingExtra, nearest
+from pairsieve.models.encoder import Embeddings, Tokens, pooled, quietly, state_sha256
+from pairsieve.pairs import Rows
 from pairsieve.progress import bar
-
-if TYPE_CHECKING:
-    from pairsieve.models.encoder import Tokens
 
 BACKENDS = ("auto", "torch", "onnx")
 CHOICE = "PAIRSIEVE_CPU_BACKEND"
@@ -47,9 +38,7 @@ WORTH_CONVERTING = 300_000  # tokens from which converting (some seconds) is won
 FARTHEST = 5e-6  # a row of a converted network from the reference's: no cosine is off by more than twice that
 MOST_WORKERS = 16  # beyond, Python itself would be the queue; more cores share their batches
 
-Embeddings = NDArray[np.float32]
-Rows = NDArray[np.int64]
-Embed = Callable[[NDArray[np.int64], NDArray[np.int64]], Embeddings]  # ids and mask (n, width) -> (n, d)
+Embed = Callable[[Rows, Rows], Embeddings]  # ids and mask (n, width) -> (n, d)
 
 _log = logging.getLogger("pairsieve")
 _sessions: dict[str, Any] = {}  # the networks converted last, by their weights
@@ -87,7 +76,7 @@ def chosen_backend(tokens: int, backend: str | None = None) -> str:
     return asked
 
 
-def batched(lengths: NDArray[np.int64], budget: int) -> list[Rows]:
+def batched(lengths: Rows, budget: int) -> list[Rows]:
     """Rows by falling length, cut where a batch padded to its longest text would pass `budget` tokens."""
     order = np.argsort(-lengths, kind="stable")
     batches, first = [], 0
@@ -118,8 +107,8 @@ def _spread(
     shown.update(len(first))
     pool = ThreadPoolExecutor(workers, initializer=begin)
     try:
-        for batch, made in zip(batches[1:], pool.map(one, batches[1:])):
-            rows[batch] = made
+        for batch, embedded in zip(batches[1:], pool.map(one, batches[1:])):
+            rows[batch] = embedded
             shown.update(len(batch))
     finally:
         pool.shutdown(cancel_futures=True)  # Ctrl-C does not wait for the rest
@@ -130,12 +119,10 @@ def _spread(
 def _plain(network: Any) -> Embed:
     import torch
 
-    from pairsieve.models.encoder import pooled
-
-    def embed(ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Embeddings:
+    def embed(ids: Rows, mask: Rows) -> Embeddings:
         with torch.no_grad():  # per thread
-            made: Embeddings = pooled(network, torch.from_numpy(ids), torch.from_numpy(mask)).numpy()
-        return made
+            rows: Embeddings = pooled(network, torch.from_numpy(ids), torch.from_numpy(mask)).numpy()
+        return rows
 
     return embed
 
@@ -143,8 +130,6 @@ def _plain(network: Any) -> Embed:
 def _converted(network: Any) -> Embed | None:
     """The network with its pooling, in ONNX Runtime; None where it cannot be converted."""
     import torch
-
-    from pairsieve.models.encoder import pooled, quietly, state_sha256
 
     class Pooled(torch.nn.Module):
         def __init__(self) -> None:
@@ -160,17 +145,17 @@ def _converted(network: Any) -> Embed | None:
             with quietly(), torch.no_grad():
                 session = _session(Pooled().eval())
         except Exception as error:  # whatever an exporter meets in an unknown network: the reference works
-            words = str(error).splitlines()[0] if str(error) else ""
-            _log.warning("ONNX does not take this network (%s: %s).", type(error).__name__, words)
+            reason = str(error).splitlines()[0] if str(error) else ""
+            _log.warning("ONNX does not take this network (%s: %s).", type(error).__name__, reason)
             return None
         while len(_sessions) >= 2:
             _sessions.pop(next(iter(_sessions)))
         _sessions[key] = session
     session = _sessions[key]
 
-    def embed(ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Embeddings:
-        made: Embeddings = session.run(None, {"ids": ids, "mask": mask})[0]
-        return made
+    def embed(ids: Rows, mask: Rows) -> Embeddings:
+        rows: Embeddings = session.run(None, {"ids": ids, "mask": mask})[0]
+        return rows
 
     return embed
 
@@ -212,13 +197,13 @@ def _agrees(embed: Embed, network: Any, tokens: Tokens, pad: int, batches: tuple
             _log.warning("ONNX Runtime fails on a batch of %s (%s); using PyTorch.", ids.shape, error)
             return False
         if not off <= FARTHEST:
-            words = "ONNX Runtime's rows differ from PyTorch's by %.1e on a batch of %s; using PyTorch."
-            _log.warning(words, off, ids.shape)
+            message = "ONNX Runtime's rows differ from PyTorch's by %.1e on a batch of %s; using PyTorch."
+            _log.warning(message, off, ids.shape)
             return False
     return True
 
 
-def _padded(tokens: Tokens, batch: Rows, pad: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _padded(tokens: Tokens, batch: Rows, pad: int) -> tuple[Rows, Rows]:
     return tokens.padded(batch, int(tokens.lengths[batch[0]]), pad)
 
 

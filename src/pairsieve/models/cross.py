@@ -1,4 +1,4 @@
-"""ConcatBERT: what if the network reads both texts at once? Sharper on a pair, but every pair costs a pass.
+"""The cross-encoder (the paper's ConcatBERT), which reads both texts of a pair at once.
 
 A cross-encoder over the two texts joined by the tokeniser's separator, one logit, binary cross-entropy, with
 the dropout of its architecture (paper, section on models: BERT, XLNet, RoBERTa and ALBERT). It cannot be
@@ -8,31 +8,20 @@ searched, so it scores given pairs only, and its average precision is estimated 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
-from pairsieve.models.encoder import (
-    TOKENISER_FILES,
-    TOKENS_PER_BATCH,
-    Encoder,
-    Tokens,
-    as_float32,
-    in_words,
-    quietly,
-)
-from pairsieve.models.export import write_json
+from pairsieve.models.cpu import batched
+from pairsieve.models.encoder import TOKENS_PER_BATCH, Encoder, Tokens, as_float32, quietly, readable_errors
+from pairsieve.models.export import write_json, write_transformer
 from pairsieve.models.folders import read_json, transformer_folder, weight_files
+from pairsieve.models.interface import Texts, fingerprint_of
 from pairsieve.models.training import DeviceTokens, TrainingSettings, additive, train
-from pairsieve.pairs import Ids, Scores, pair_rows
+from pairsieve.pairs import Ids, Mask, Scores, pair_rows
 from pairsieve.progress import bar
 
 CROSS_FILE = "cross.json"
@@ -50,16 +39,10 @@ class CrossEncoder:
     @property
     def fingerprint(self) -> str:
         """Names what it would make of the same labels and the same random numbers."""
-        words = json.dumps([self.name, self.encoder.fingerprint, dataclasses.asdict(self.training)])
-        return hashlib.sha256(words.encode()).hexdigest()
+        return fingerprint_of(self.name, self.encoder.fingerprint, dataclasses.asdict(self.training))
 
     def fit(
-        self,
-        left_texts: Sequence[str],
-        right_texts: Sequence[str],
-        ids: Ids,
-        labels: NDArray[np.bool_],
-        rng: np.random.Generator,
+        self, left_texts: Texts, right_texts: Texts, ids: Ids, labels: Mask, rng: np.random.Generator
     ) -> CrossMatcher:
         """`ids` index rows of the two text lists (the same list twice for one collection)."""
         network = _network(transformer_folder(self.encoder.folder), self.encoder, int(rng.integers(2**31)))
@@ -78,7 +61,7 @@ class CrossMatcher:
     encoder: Encoder  # tokeniser, length and device; the weights are `network`'s
     network: Any
 
-    def logits(self, left_texts: Sequence[str], right_texts: Sequence[str], ids: Ids) -> Scores:
+    def logits(self, left_texts: Texts, right_texts: Texts, ids: Ids) -> Scores:
         """(n,) float32 logits of the pairs `ids`, in the order given."""
         import torch
 
@@ -86,27 +69,21 @@ class CrossMatcher:
         scores = np.empty(len(ids), dtype=np.float32)
         shown = bar(len(ids), "scoring", "pair")
         for first in range(0, len(ids), _PAIRS_AT_ONCE):
-            part = ids[first : first + _PAIRS_AT_ONCE]
-            gather = _Inputs(self, *self.tokens(left_texts, right_texts, part))
-            order = np.argsort(-gather.widths, kind="stable")
-            at = 0
+            some = ids[first : first + _PAIRS_AT_ONCE]
+            gather = _Inputs(self, *self.tokens(left_texts, right_texts, some))
             with torch.no_grad():
-                while at < len(order):
-                    width = int(gather.widths[order[at]])
-                    rows = order[at : at + max(1, TOKENS_PER_BATCH[device.split(":")[0]] // width)]
+                for rows in batched(gather.widths, TOKENS_PER_BATCH[device.split(":")[0]]):
+                    width = int(gather.widths[rows[0]])
                     inputs = gather(torch.from_numpy(rows).to(device), width, prepared=False)
                     scores[first + rows] = self.network(**inputs)[0].squeeze(1).float().cpu().numpy()
-                    at += len(rows)
                     shown.update(len(rows))
         shown.close()
         return scores
 
-    def tokens(
-        self, left_texts: Sequence[str], right_texts: Sequence[str], ids: Ids
-    ) -> tuple[Tokens, Tokens]:
+    def tokens(self, left_texts: Texts, right_texts: Texts, ids: Ids) -> tuple[Tokens, Tokens]:
         """Token ids and token types of the joined pairs; the longer text is cut first."""
         left, right = pair_rows(ids)
-        made = self.encoder.tokenizer(
+        tokenised = self.encoder.tokenizer(
             [left_texts[row] for row in left.tolist()],
             [right_texts[row] for row in right.tolist()],
             truncation="longest_first",
@@ -114,23 +91,12 @@ class CrossMatcher:
             return_attention_mask=False,
             return_token_type_ids=True,
         )
-        lengths = np.fromiter((len(row) for row in made["input_ids"]), np.int64, count=len(ids))
-        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        flat, types = (
-            np.fromiter((value for row in made[key] for value in row), np.int32, count=int(starts[-1]))
-            for key in ("input_ids", "token_type_ids")
-        )
-        return Tokens(flat, starts), Tokens(types, starts)
+        return Tokens.of(tokenised["input_ids"]), Tokens.of(tokenised["token_type_ids"])
 
     def save(self, folder: Path) -> None:
         """A transformers folder: sequence classification with one label, in safetensors."""
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        with quietly():
-            self.network.save_pretrained(str(folder), max_shard_size="100GB")
-        for file in sorted(transformer_folder(self.encoder.folder).glob("*")):
-            if file.name in TOKENISER_FILES:
-                shutil.copyfile(file, folder / file.name)
+        write_transformer(folder, self.network, self.encoder)
         write_json(folder / CROSS_FILE, {"max_length": self.encoder.max_length, "encoder": self.encoder.name})
 
 
@@ -159,7 +125,7 @@ class _Inputs:
         longest, device = encoder.max_length, encoder.device
         self.widths = tokens.lengths
         self._tokens = DeviceTokens(tokens, encoder.pad, device, longest, left_padded)
-        # RoBERTa knows one type of token, DistilBERT none: neither is told which text a token is from.
+        # RoBERTa knows one type of token, DistilBERT none: neither marks which text a token is from.
         typed = config.model_type == "xlnet" or getattr(config, "type_vocab_size", 0) > 1
         self._types = DeviceTokens(types, 0, device, longest, left_padded) if typed else None
 
@@ -174,9 +140,7 @@ class _Inputs:
 class _ConcatJob:
     """Binary cross-entropy of the network's one logit."""
 
-    def __init__(
-        self, matcher: CrossMatcher, tokens: Tokens, types: Tokens, labels: NDArray[np.bool_]
-    ) -> None:
+    def __init__(self, matcher: CrossMatcher, tokens: Tokens, types: Tokens, labels: Mask) -> None:
         import torch
 
         self.networks = [matcher.network]
@@ -208,7 +172,7 @@ def _network(folder: Path, encoder: Encoder, seed: int) -> Any:
     import torch
     from transformers import AutoModelForSequenceClassification
 
-    with quietly(), in_words(encoder.name, "weights"), torch.random.fork_rng(devices=[]):
+    with quietly(), readable_errors(encoder.name, "weights"), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = AutoModelForSequenceClassification.from_pretrained(
             str(folder), num_labels=1, use_safetensors=True, **as_float32()

@@ -1,4 +1,4 @@
-"""How does a text become a point? A transformer, its last layer averaged over the tokens, at length one.
+"""Text encoders: a transformer whose last layer is averaged over the tokens and scaled to length one.
 
 An encoder is named by the bundled default, a hub name or a folder (transformers or sentence-transformers
 layout). It reads safetensors only, works in float32 on every device, and always pools by the mean over
@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,8 @@ from pairsieve.models.folders import (
     weight_files,
 )
 from pairsieve.models.token_cache import TokenCache
-from pairsieve.progress import bar
+from pairsieve.pairs import Rows
+from pairsieve.progress import tracked
 
 Embeddings = NDArray[np.float32]
 
@@ -41,15 +44,8 @@ TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 65536}  # padding included; more gains 
 POOLING = "mean"
 
 TOKENISER_FILES = {
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "spiece.model",
-    "sentencepiece.bpe.model",
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model"),
 }
 
 
@@ -81,23 +77,26 @@ class Tokens:
     """Token ids of texts laid end to end: text i has `ids[starts[i]:starts[i + 1]]`."""
 
     ids: NDArray[np.int32]
-    starts: NDArray[np.int64]
+    starts: Rows
+
+    @staticmethod
+    def of(rows: Sequence[Sequence[int]]) -> Tokens:
+        """The token ids of each text, laid end to end."""
+        starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        return Tokens(np.fromiter(chain.from_iterable(rows), np.int32, count=int(starts[-1])), starts)
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
-        lengths: NDArray[np.int64] = np.diff(self.starts)
-        return lengths
+    def lengths(self) -> Rows:
+        return np.diff(self.starts)
 
-    def take(self, rows: NDArray[np.int64]) -> Tokens:
+    def take(self, rows: Rows) -> Tokens:
         """The texts of some rows, in that order."""
         lengths = self.lengths[rows]
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         at = np.repeat(self.starts[:-1][rows] - starts[:-1], lengths) + np.arange(starts[-1])
         return Tokens(self.ids[at], starts)
 
-    def padded(
-        self, rows: NDArray[np.int64], width: int, pad: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def padded(self, rows: Rows, width: int, pad: int) -> tuple[Rows, Rows]:
         """Token ids and attention mask of some texts, both (len(rows), width), filled up with `pad`."""
         columns = np.arange(width)
         mask = columns < self.lengths[rows][:, None]
@@ -117,11 +116,11 @@ class Encoder:
     requested_device: str | None = None
     trained: Any = field(default=None, repr=False)
     token_cache: TokenCache = field(default_factory=TokenCache, repr=False)  # shared with trained copies
-    prepared: dict[str, Any] | None = field(default=None, repr=False)  # what a pass keeps for its next part
+    prepared: dict[str, Any] | None = field(default=None, repr=False)  # kept by a pass between `embed` calls
 
     @contextlib.contextmanager
     def one_pass(self) -> Iterator[None]:
-        """Within, what a GPU needs is made once, however many parts `embed` is given, and freed after."""
+        """Within, what a GPU needs is prepared once, however often `embed` is called, and freed after."""
         self.prepared = {}
         try:
             yield
@@ -136,7 +135,7 @@ class Encoder:
     def tokenizer(self) -> Any:
         from transformers import AutoTokenizer
 
-        with quietly(), in_words(self.name, "tokeniser"):
+        with quietly(), readable_errors(self.name, "tokeniser"):
             return AutoTokenizer.from_pretrained(str(transformer_folder(self.folder)), use_fast=True)
 
     @cached_property
@@ -148,7 +147,7 @@ class Encoder:
         from transformers import AutoModel
 
         folder = transformer_folder(self.folder)
-        with quietly(), in_words(self.name, "weights"), torch.random.fork_rng(devices=[]):
+        with quietly(), readable_errors(self.name, "weights"), torch.random.fork_rng(devices=[]):
             # Some checkpoints lack the pooler, which we never use: seeded, so that an export has fixed bytes.
             torch.manual_seed(0)
             model = AutoModel.from_pretrained(str(folder), use_safetensors=True, **as_float32())
@@ -167,22 +166,14 @@ class Encoder:
     @cached_property
     def fingerprint(self) -> str:
         """sha256 of what an embedding depends on: weights, config, tokeniser, length, prefixes, pooling."""
-        digest = hashlib.sha256()
-        folder = transformer_folder(self.folder)
-        digest.update(json.dumps(config_of(self.folder), sort_keys=True).encode())
-        for path in sorted(folder.glob("*")):
-            if path.name in TOKENISER_FILES:
-                digest.update(f"{path.name} {file_sha256(path)}\n".encode())
+        digest = hashlib.sha256(json.dumps(self.config, sort_keys=True).encode())
+        digest.update(self._tokeniser_listing)
         if self.trained is None:
             for path in weight_files(self.folder):
                 digest.update(f"{path.name} {file_sha256(path)}\n".encode())
         else:
             digest.update(state_sha256(self.trained).encode())
-        digest.update(
-            json.dumps(
-                [POOLING, self.max_length, self.left_prefix, self.right_prefix], ensure_ascii=True
-            ).encode()
-        )
+        digest.update(json.dumps([POOLING, self.max_length, self.left_prefix, self.right_prefix]).encode())
         return digest.hexdigest()
 
     def prefix(self, side: str) -> str:
@@ -192,16 +183,7 @@ class Encoder:
 
     def with_network(self, network: Any) -> Encoder:
         """This encoder with other weights: what fine-tuning leaves behind."""
-        return Encoder(
-            self.name,
-            self.folder,
-            self.max_length,
-            self.left_prefix,
-            self.right_prefix,
-            self.requested_device,
-            network,
-            self.token_cache,
-        )
+        return dataclasses.replace(self, trained=network, prepared=None)
 
     def fresh_network(self) -> Any:
         """A copy of the network to train; the encoder itself stays as it is."""
@@ -214,11 +196,14 @@ class Encoder:
     @cached_property
     def tokenizer_fingerprint(self) -> str:
         """sha256 of the tokeniser's files."""
-        digest = hashlib.sha256()
-        for path in sorted(transformer_folder(self.folder).glob("*")):
-            if path.name in TOKENISER_FILES:
-                digest.update(f"{path.name} {file_sha256(path)}\n".encode())
-        return digest.hexdigest()
+        return hashlib.sha256(self._tokeniser_listing).hexdigest()
+
+    @property
+    def _tokeniser_listing(self) -> bytes:
+        """Name and sha256 of each of the tokeniser's files."""
+        files = sorted(transformer_folder(self.folder).glob("*"))
+        listed = (f"{path.name} {file_sha256(path)}\n" for path in files if path.name in TOKENISER_FILES)
+        return "".join(listed).encode()
 
     def tokens(self, texts: Sequence[str], side: str = "left") -> Tokens:
         """The texts of one side, tokenised and cut to the maximum length; a collection is tokenised once."""
@@ -231,18 +216,10 @@ class Encoder:
         rows: list[list[int]] = []
         for first in range(0, len(texts), 20_000):
             chunk = [prefix + text for text in texts[first : first + 20_000]]
-            rows += self.tokenizer(
-                chunk,
-                truncation=True,
-                max_length=self.max_length,
-                return_attention_mask=False,
-                return_token_type_ids=False,
-            )["input_ids"]
-        rows = [row or [self.pad] for row in rows]  # a tokeniser without special tokens, given an empty text
-        lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
-        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        flat = np.fromiter((token for row in rows for token in row), dtype=np.int32, count=int(starts[-1]))
-        return Tokens(flat, starts)
+            omitted = {"return_attention_mask": False, "return_token_type_ids": False}
+            rows += self.tokenizer(chunk, truncation=True, max_length=self.max_length, **omitted)["input_ids"]
+        # A tokeniser without special tokens gives nothing for an empty text.
+        return Tokens.of([row or [self.pad] for row in rows])
 
     def embed(self, texts: Sequence[str], side: str = "left") -> Embeddings:
         """Unit float32 rows (len(texts), dimension), in the order given; a repeated text is embedded once.
@@ -250,12 +227,18 @@ class Encoder:
         Texts are sorted by length and batched by tokens, so little is spent on padding. Float32 throughout,
         on CUDA too: a row depends on its batch by rounding alone (below 1e-6).
         """
-        places: dict[str, int] = {}
-        at = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64, count=len(texts))
-        if len(at) == 0:
+        if len(texts) == 0:
             return np.zeros((0, self.dimension), np.float32)
-        tokens = self.tokens(list(places), side)
+        distinct, at = distinct_texts(texts)
+        tokens = self.tokens(distinct, side)
         return embed_tokens(self.network, tokens, self.pad, self.device, self.prepared)[at]
+
+
+def distinct_texts(texts: Sequence[str]) -> tuple[list[str], Rows]:
+    """The distinct texts in the order of their first appearance, and the position of each text among them."""
+    positions: dict[str, int] = {}
+    at = [positions.setdefault(text, len(positions)) for text in texts]
+    return list(positions), np.array(at, np.int64)
 
 
 def embed_tokens(
@@ -263,11 +246,11 @@ def embed_tokens(
 ) -> Embeddings:
     """Mean-pooled unit rows of tokenised texts, longest first, so that too large a batch fails at once.
 
-    `prepared` keeps what is made from the network on CUDA, for the next call with the same weights.
+    `prepared` keeps what is prepared from the network on CUDA, for the next call with the same weights.
     """
-    if device == "cpu":
-        from pairsieve.models.cpu import embed_on_cpu  # which imports this file
+    from pairsieve.models.cpu import batched, embed_on_cpu  # which imports this file
 
+    if device == "cpu":
         return embed_on_cpu(network, tokens, pad)
     from pairsieve.models.packed_embedding import embed_packed  # which imports this file
 
@@ -276,26 +259,16 @@ def embed_tokens(
         return packed
     import torch
 
-    order = np.argsort(-tokens.lengths, kind="stable")
-    lengths = tokens.lengths[order]
-    budget = TOKENS_PER_BATCH[device.split(":")[0]]
+    batches = batched(tokens.lengths, TOKENS_PER_BATCH[device.split(":")[0]])
     pieces: list[Any] = []
-    shown = bar(len(order), "embedding", "text")
     with torch.no_grad():
-        first = 0
-        while first < len(order):
-            width = int(lengths[first])
-            rows = order[first : first + max(1, budget // width)]
-            ids, mask = tokens.padded(rows, width, pad)
-            pieces.append(
-                pooled(network, torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device))
-            )
-            first += len(rows)
-            shown.update(len(rows))
-        stacked = torch.cat(pieces)
-    shown.close()
-    embeddings = np.empty((len(order), stacked.shape[1]), dtype=np.float32)
-    embeddings[order] = stacked.cpu().numpy()
+        for rows in tracked(batches, "embedding"):
+            ids, mask = tokens.padded(rows, int(tokens.lengths[rows[0]]), pad)
+            inputs = (torch.from_numpy(array).to(device) for array in (ids, mask))
+            pieces.append(pooled(network, *inputs))
+        stacked = torch.cat(pieces).cpu().numpy()
+    embeddings = np.empty_like(stacked)
+    embeddings[np.concatenate(batches)] = stacked
     return embeddings
 
 
@@ -341,7 +314,7 @@ def as_float32() -> dict[str, Any]:
     import transformers
 
     # Renamed in transformers 4.56; the old name warns there, the new one is unknown before.
-    version = tuple(int(part) for part in re.findall(r"\d+", transformers.__version__)[:2])
+    version = tuple(int(digits) for digits in re.findall(r"\d+", transformers.__version__)[:2])
     return {"dtype" if version >= (4, 56) else "torch_dtype": torch.float32}
 
 
@@ -362,12 +335,12 @@ def quietly() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def in_words(name: str, part: str) -> Iterator[None]:
+def readable_errors(name: str, what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # damaged files surface as errors of safetensors, tokenizers, json, torch
         raise InputError(
-            f"the encoder's {part} cannot be read",
+            f"the encoder's {what} cannot be read",
             where=name,
             why=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
             remedy="Copy or download the encoder again",

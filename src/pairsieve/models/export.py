@@ -1,4 +1,4 @@
-"""How does a trained encoder leave the house? As a folder that sentence-transformers loads with one line.
+"""Export of a trained encoder as a folder that sentence-transformers loads with one line.
 
 The folder holds the transformer (safetensors, float32), mean pooling, a Dense layer without bias where the
 matcher has a linear map, and normalisation; `head.json` beside them says how a cosine becomes a probability.
@@ -9,17 +9,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
-from pairsieve.models.encoder import TOKENISER_FILES, quietly
+from pairsieve.models.encoder import TOKENISER_FILES, Encoder, quietly
 from pairsieve.models.folders import read_json, transformer_folder
-
-if TYPE_CHECKING:
-    from pairsieve.models.encoder import Encoder
 
 HEAD_FILE = "head.json"
 _DENSE = "2_Dense"
@@ -27,14 +24,7 @@ _DENSE = "2_Dense"
 
 def write_encoder(folder: Path, encoder: Encoder, dense: NDArray[np.float32] | None = None) -> None:
     """Write a sentence-transformers folder: the encoder, then the linear map `dense` (out, in) if any."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with quietly():
-        encoder.network.save_pretrained(str(folder), max_shard_size="100GB")
-    # Copied as they are: a tokeniser that is read and written again need not come out the same.
-    for file in sorted(transformer_folder(encoder.folder).glob("*")):
-        if file.name in TOKENISER_FILES:
-            shutil.copyfile(file, folder / file.name)
-    width = encoder.dimension
+    write_transformer(folder, encoder.network, encoder)
     kinds = [("", "Transformer"), ("1_Pooling", "Pooling")]
     kinds += [(_DENSE, "Dense")] if dense is not None else []
     kinds += [(f"{len(kinds)}_Normalize", "Normalize")]
@@ -45,51 +35,42 @@ def write_encoder(folder: Path, encoder: Encoder, dense: NDArray[np.float32] | N
     for path, _ in kinds[1:]:
         (folder / path).mkdir(exist_ok=True)
     write_json(folder / "modules.json", modules)
-    write_json(
-        folder / "sentence_bert_config.json", {"max_seq_length": encoder.max_length, "do_lower_case": False}
-    )
+    lengths = {"max_seq_length": encoder.max_length, "do_lower_case": False}
+    write_json(folder / "sentence_bert_config.json", lengths)
     same = encoder.left_prefix == encoder.right_prefix
     prompts = {"left": encoder.left_prefix, "right": encoder.right_prefix}
-    write_json(
-        folder / "config_sentence_transformers.json",
-        {
-            "prompts": prompts if any(prompts.values()) else {},
-            "default_prompt_name": "left" if same and encoder.left_prefix else None,
-            "similarity_fn_name": "cosine",
-        },
-    )
-    write_json(
-        folder / "1_Pooling" / "config.json",
-        {
-            "word_embedding_dimension": width,
-            "pooling_mode_cls_token": False,
-            "pooling_mode_mean_tokens": True,
-            "pooling_mode_max_tokens": False,
-            "pooling_mode_mean_sqrt_len_tokens": False,
-        },
-    )
+    usage = {
+        "prompts": prompts if any(prompts.values()) else {},
+        "default_prompt_name": "left" if same and encoder.left_prefix else None,
+        "similarity_fn_name": "cosine",
+    }
+    write_json(folder / "config_sentence_transformers.json", usage)
+    modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+    pooling = {f"pooling_mode_{mode}": mode == "mean_tokens" for mode in modes}
+    write_json(folder / "1_Pooling/config.json", {"word_embedding_dimension": encoder.dimension, **pooling})
     if dense is not None:
-        write_json(
-            folder / _DENSE / "config.json",
-            {
-                "in_features": int(dense.shape[1]),
-                "out_features": int(dense.shape[0]),
-                "bias": False,
-                "activation_function": "torch.nn.modules.linear.Identity",
-            },
-        )
+        rows, columns = dense.shape
+        layer = {"in_features": int(columns), "out_features": int(rows), "bias": False}
+        identity = "torch.nn.modules.linear.Identity"
+        write_json(folder / _DENSE / "config.json", {**layer, "activation_function": identity})
         write_matrix(folder / _DENSE / "model.safetensors", dense, "linear.weight")
+
+
+def write_transformer(folder: Path, network: Any, encoder: Encoder) -> None:
+    """Write a transformers folder: a network in safetensors, with the tokeniser of `encoder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with quietly():
+        network.save_pretrained(str(folder), max_shard_size="100GB")
+    # Copied as they are: a tokeniser that is read and written again need not come out the same.
+    for file in sorted(transformer_folder(encoder.folder).glob("*")):
+        if file.name in TOKENISER_FILES:
+            shutil.copyfile(file, folder / file.name)
 
 
 def read_dense(folder: Path) -> NDArray[np.float32] | None:
     """The linear map of an exported folder, or None where it has none."""
     path = folder / _DENSE / "model.safetensors"
     return read_matrix(path, "linear.weight") if path.is_file() else None
-
-
-def write_head(folder: Path, head: dict[str, Any]) -> None:
-    """Write `head.json`: weight, bias, and how the encoder is to be used."""
-    write_json(folder / HEAD_FILE, head)
 
 
 def read_head(folder: Path) -> dict[str, Any]:
@@ -112,19 +93,13 @@ def read_head(folder: Path) -> dict[str, Any]:
 
 def write_card(folder: Path, head: dict[str, Any], encoder_name: str, trained_on: str) -> None:
     """Write README.md: what the model is, how to use it, what it is not for."""
-    shared = bool(head["shared"])
-    load = (
-        'model = SentenceTransformer("path/to/this/folder")'
-        if shared
-        else 'left = SentenceTransformer("path/to/this/folder/left")\n'
-        'right = SentenceTransformer("path/to/this/folder/right")'
+    folders = {"model": ""} if head["shared"] else {"left": "/left", "right": "/right"}
+    one, other = next(iter(folders)), [*folders][-1]
+    load = "\n".join(
+        f'{name} = SentenceTransformer("path/to/this/folder{inside}")' for name, inside in folders.items()
     )
-    one, other = ("model", "model") if shared else ("left", "right")
-    prompts = (
-        (', prompt_name="left"', ', prompt_name="right"')
-        if head["left_prefix"] or head["right_prefix"]
-        else ("", "")
-    )
+    prompted = head["left_prefix"] or head["right_prefix"]
+    prompts = [f', prompt_name="{side}"' if prompted else "" for side in ("left", "right")]
     weight, bias = float(head["weight"]), float(head["bias"])
     folder.joinpath("README.md").write_text(
         f"""---
@@ -154,6 +129,12 @@ set a threshold on measured precision. The model knows only the kind of pair it 
 """,
         encoding="utf-8",
     )
+
+
+def append_to_card(folder: Path, text: str) -> None:
+    """Add a section to the model card that `write_card` wrote."""
+    card = folder / "README.md"
+    card.write_text(f"{card.read_text(encoding='utf-8')}\n{text}", encoding="utf-8")
 
 
 def write_matrix(path: Path, matrix: NDArray[np.float32], name: str) -> None:

@@ -1,4 +1,4 @@
-"""Where does an encoder lie, and is it whole? Names become folders; folders are checked before they are used.
+"""Folders of encoders: names become folders, which are checked before they are used.
 
 A folder is what `save_pretrained` or sentence-transformers writes. Only safetensors weights are read: a
 pickled file can run code.
@@ -51,8 +51,8 @@ def folder_named(name: str) -> Path:
 def bundled_folder() -> Path:
     """The bundled encoder's folder, found without running the code of its package, its weights verified."""
     spec = importlib.util.find_spec(BUNDLED_PACKAGE.replace("-", "_"))
-    places = list(spec.submodule_search_locations or []) if spec else []
-    folder = Path(places[0]) / "model" if places else None
+    locations = list(spec.submodule_search_locations or []) if spec else []
+    folder = Path(locations[0]) / "model" if locations else None
     if folder is None or not (folder / "model.safetensors").is_file():
         raise InputError(
             f"the encoder {BUNDLED} is not installed",
@@ -151,7 +151,7 @@ def check_modules(folder: Path) -> None:
             f"a sentence-transformers folder with {', '.join(other)} on top",
             where=str(folder),
             why="an encoder to start from is a transformer with mean pooling and nothing after it",
-            remedy="Name the encoder it was made from; a trained matcher is loaded with load_matcher",
+            remedy="Name the encoder it was trained from; a trained matcher is loaded with load_matcher",
         )
 
 

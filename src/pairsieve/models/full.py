@@ -1,4 +1,4 @@
-"""CosineBERT: the whole encoder fine-tuned so that the cosine of two texts tells whether they match.
+"""The full learner (the paper's CosineBERT): the whole encoder fine-tuned on the cosine of two texts.
 
 The paper's recipe (section on the model, appendix on training): fresh from the pre-trained encoder, no
 dropout, the cosine normalised over the batch (no affine) before a head whose rate is 10⁴ times larger, w
@@ -8,36 +8,32 @@ kept at 0 or above; then the embeddings are frozen and the head is fitted to con
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.models.encoder import Encoder, Tokens, embed_tokens, pooled
+from pairsieve.models.encoder import Embeddings, Encoder, Tokens, embed_tokens, pooled
 from pairsieve.models.head import fit_head
-from pairsieve.models.matchers import CosineMatcher
+from pairsieve.models.interface import Matcher, Texts, fingerprint_of
+from pairsieve.models.matchers import CosineMatcher, load_matcher
 from pairsieve.models.training import DeviceTokens, TrainingSettings, additive, train
-from pairsieve.pairs import Ids, pair_rows
+from pairsieve.pairs import Ids, Mask, Rows, pair_rows
 
 if TYPE_CHECKING:
     from pairsieve.models.packed import PackedNetwork
 
 NARROW = 512  # dimensions; below, the paper's rate for BERT-base moves too little
-NARROW_RATE = (
-    3e-5  # e5-small (12 layers): best of 3e-5, 5e-5, 1e-4 on WikiQA's dev split, three rounds, one seed
-)
+NARROW_RATE = 3e-5  # e5-small (12 layers): best of 3e-5, 5e-5, 1e-4 on WikiQA's dev split, one seed
 NARROW_SHALLOW_RATE = 1e-4  # MiniLM-L6 (6 layers)
-
-
 BEST_FASTER = 10 / 3  # times the paper's rate, for batches four times larger
 BEST_FASTEST = 2e-4
 
 # What each recipe changes of `TrainingSettings` and `LossSettings` (those as they stand are the paper's).
-# "best" was chosen on qqp-174k's dev split with e5-small, one change at a time (`bench/recipes.py`).
+# "best" was chosen on qqp-174k's dev split with e5-small, one change at a time
+# (`experiments/bench/training_ablation.py`).
 RECIPES: dict[str, dict[str, Any]] = {
     "paper": {},
     "best": {
@@ -46,8 +42,8 @@ RECIPES: dict[str, dict[str, Any]] = {
         "normalised": "frozen",
         "head_weight": 3.0,
         "head_bias": 0.0,
-        "strangers": 1.0,
-        "keep": 0.3,
+        "in_batch_negatives": 1.0,
+        "pretrained_share": 0.3,
         "few": 100.0,
     },
 }
@@ -70,16 +66,16 @@ class LossSettings:
     normalised: str = "batch"  # over each "batch", or once, by the "frozen" encoder's cosines
     head_weight: float = 10.0  # where w starts, over normalised cosines; as the paper's released code
     head_bias: float = -50.0  # where b starts; so high that at first only the positives pull
-    strangers: float = 0.0  # weight of pairs that meet in a batch by chance, taken for non-matches
+    in_batch_negatives: float = 0.0  # weight of pairs that meet in a batch, taken for non-matches
     contrast: float = 0.0  # weight of telling a match's partner among all partners in the batch
     temperature: float = 0.05  # of that
-    keep: float = 0.0  # share of the pre-trained weights in the mixture that is kept in the end
+    pretrained_share: float = 0.0  # share of the pre-trained weights in the mixture that is kept in the end
     few: float = 0.0  # labels of the rarer class that let go only half as much
 
-    def kept(self, labels: NDArray[np.bool_]) -> float:
-        """The share that is kept: `keep`, and more where labels of one class are too few to learn from."""
+    def share_kept(self, labels: Mask) -> float:
+        """The share that is kept: `pretrained_share`, and more where labels of one class are too few."""
         rarer = min(int(labels.sum()), int((~labels).sum()))
-        return 1.0 - (1.0 - self.keep) * rarer / (rarer + self.few)
+        return 1.0 - (1.0 - self.pretrained_share) * rarer / (rarer + self.few)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,13 +87,13 @@ class FullLearner:
     loss: LossSettings = field(default_factory=LossSettings)
     shared: bool = True  # False where the relation has a direction and both sides are one collection
     name: str = "full"
+    uses_frozen_rows: ClassVar[bool] = False
 
     @property
     def fingerprint(self) -> str:
         """Names what it would make of the same labels and the same random numbers."""
         settings = [dataclasses.asdict(self.training), dataclasses.asdict(self.loss), self.shared]
-        words = json.dumps([self.name, self.encoder.fingerprint, settings])
-        return hashlib.sha256(words.encode()).hexdigest()
+        return fingerprint_of(self.name, self.encoder.fingerprint, settings)
 
     def pretrained(self) -> CosineMatcher:
         """The encoder as it comes: its cosine is its logit."""
@@ -105,12 +101,14 @@ class FullLearner:
 
     def fit(
         self,
-        left_texts: Sequence[str],
-        right_texts: Sequence[str],
+        left_texts: Texts,
+        right_texts: Texts,
         ids: Ids,
-        labels: NDArray[np.bool_],
+        labels: Mask,
         rng: np.random.Generator,
+        rows: tuple[Embeddings, Embeddings] | None = None,
     ) -> CosineMatcher:
+        """`rows` are not used: the whole encoder is trained from the texts."""
         labels = np.asarray(labels, dtype=bool)
         left, right = pair_rows(ids)
         groups = positive_groups(left, right, labels, left_texts is right_texts)
@@ -121,11 +119,11 @@ class FullLearner:
         self,
         one: Tokens,
         other: Tokens,
-        left: NDArray[np.int64],
-        right: NDArray[np.int64],
-        labels: NDArray[np.bool_],
+        left: Rows,
+        right: Rows,
+        labels: Mask,
         rng: np.random.Generator,
-        groups: tuple[NDArray[np.int64], NDArray[np.int64]],
+        groups: tuple[Rows, Rows],
     ) -> CosineMatcher:
         """Fit to pairs of rows of tokenised texts; `groups` of each pair's sides: see `positive_groups`."""
         device = self.encoder.device
@@ -133,29 +131,33 @@ class FullLearner:
         if labels.any() and not labels.all():  # labels of one class leave nothing to tell apart
             job = _PairJob(self, networks, one, other, left, right, labels, groups, device)
             train(job, self.training, rng, device)
-            if self.loss.keep:
-                _mix(networks, self.encoder.network, self.loss.kept(labels))
+            if self.loss.pretrained_share:
+                _interpolate(networks, self.encoder.network, self.loss.share_kept(labels))
         cosines = _cosines(networks, one, other, left, right, self.encoder.pad, device)
         weight, bias = fit_head(cosines, labels)
         encoders = [self.encoder.with_network(network) for network in networks]
-        words = f"{len(labels):,} labelled pairs, {int(labels.sum()):,} of them matches"
-        return CosineMatcher(encoders[0], encoders[-1], weight, bias, self.name, words)
+        trained_on = f"{len(labels):,} labelled pairs, {int(labels.sum()):,} of them matches"
+        return CosineMatcher(encoders[0], encoders[-1], weight, bias, self.name, trained_on)
+
+    def load(self, folder: Path) -> Matcher:
+        matcher = load_matcher(folder, self.encoder.requested_device)
+        for side in ("left", "right"):  # the same texts, the same tokeniser: tokenised once
+            matcher.encoder_for(side).token_cache = self.encoder.token_cache
+        return matcher
 
 
-def _mix(networks: list[Any], before: Any, share: float) -> None:
+def _interpolate(networks: list[Any], before: Any, share: float) -> None:
     """Put the weights of each network `share` of the way back towards those it began with."""
     import torch
 
     with torch.no_grad():
         for network in networks:
-            for mine, first in zip(network.parameters(), before.parameters(), strict=True):
-                mine.lerp_(first, share)
+            for parameter, first in zip(network.parameters(), before.parameters(), strict=True):
+                parameter.lerp_(first, share)
 
 
-def positive_groups(
-    left: NDArray[np.int64], right: NDArray[np.int64], labels: NDArray[np.bool_], same: bool
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A number for each side of each pair, equal where labelled matches join the two texts.
+def positive_groups(left: Rows, right: Rows, labels: Mask, same: bool) -> tuple[Rows, Rows]:
+    """An integer for each side of each pair, equal where labelled matches join the two texts.
 
     `left` and `right` are rows of the collections, of one collection where they are the `same`.
     """
@@ -170,13 +172,7 @@ def positive_groups(
 
 
 def _cosines(
-    networks: list[Any],
-    one: Tokens,
-    other: Tokens,
-    left: NDArray[np.int64],
-    right: NDArray[np.int64],
-    pad: int,
-    device: str,
+    networks: list[Any], one: Tokens, other: Tokens, left: Rows, right: Rows, pad: int, device: str
 ) -> NDArray[np.float32]:
     """Cosines of pairs of rows; only texts that stand in a pair are embedded."""
     sides = []
@@ -196,10 +192,10 @@ class _PairJob:
         networks: list[Any],
         left_tokens: Tokens,
         right_tokens: Tokens,
-        left: NDArray[np.int64],
-        right: NDArray[np.int64],
-        labels: NDArray[np.bool_],
-        groups: tuple[NDArray[np.int64], NDArray[np.int64]],
+        left: Rows,
+        right: Rows,
+        labels: Mask,
+        groups: tuple[Rows, Rows],
         device: str,
     ) -> None:
         import torch
@@ -227,7 +223,7 @@ class _PairJob:
         body = [parameter for network in self.networks for parameter in network.parameters()]
         return [(body, 1.0), ([self._weight, self._bias], self._head_rate)]
 
-    def packed(self) -> tuple[PackedNetwork, Tokens, NDArray[np.int64], int] | None:
+    def packed(self) -> tuple[PackedNetwork, Tokens, Rows, int] | None:
         if len(self.networks) > 1:
             return None
         from pairsieve.models.packed import packed_network
@@ -242,43 +238,38 @@ class _PairJob:
         sides = self._sides[rows].T
         if len(self.networks) == 1:  # both sides in one pass: half the launches
             return self._embed(self.networks[0], sides.flatten(), width, prepared)
-        return torch.cat(
-            [
-                self._embed(network, side, width, prepared)
-                for network, side in zip(self.networks, sides, strict=True)
-            ]
-        )
+        both = zip(self.networks, sides, strict=True)
+        return torch.cat([self._embed(network, side, width, prepared) for network, side in both])
 
     def loss(self, outputs: Any, rows: Any) -> Any:
         import torch
 
         cross_entropy = torch.nn.functional.binary_cross_entropy_with_logits
-        told, labels = self._loss, self._labels[rows]
+        settings, labels = self._loss, self._labels[rows]
         one, other = outputs.chunk(2)
         cosines = (one * other).sum(1)
-        if told.normalised == "batch":
+        if settings.normalised == "batch":
             centre = cosines.mean()
             spread = ((cosines - centre).square().mean() + 1e-5).sqrt()
         else:
             centre, spread = self._centre, self._spread
         total = cross_entropy(self._weight * ((cosines - centre) / spread) + self._bias, labels)
-        if not told.strangers and not told.contrast:
+        if not settings.in_batch_negatives and not settings.contrast:
             return total
         table = one @ other.T  # (b, b): every left text of the batch with every right one
-        strange = self._groups[0][rows][:, None] != self._groups[1][rows][None, :]
-        strange.fill_diagonal_(False)
-        apart = strange.to(table.dtype)
-        if told.strangers:
+        negative = self._groups[0][rows][:, None] != self._groups[1][rows][None, :]
+        negative.fill_diagonal_(False)
+        apart = negative.to(table.dtype)
+        if settings.in_batch_negatives:
             logits = self._weight * ((table - centre) / spread) + self._bias
             each = torch.nn.functional.softplus(logits) * apart
-            total = total + told.strangers * each.sum() / apart.sum().clamp(min=1.0)
-        if told.contrast:
-            hot = (table / told.temperature).masked_fill(~strange, -1e4)
-            own = cosines / told.temperature
+            total = total + settings.in_batch_negatives * each.sum() / apart.sum().clamp(min=1.0)
+        if settings.contrast:
+            hot = (table / settings.temperature).masked_fill(~negative, -1e4)
+            own = cosines / settings.temperature
             ways = [torch.logsumexp(torch.cat([own[:, None], h], 1), 1) - own for h in (hot, hot.T)]
-            total = total + told.contrast * ((ways[0] + ways[1]) / 2 * labels).sum() / labels.sum().clamp(
-                min=1.0
-            )
+            matches = labels.sum().clamp(min=1.0)
+            total = total + settings.contrast * ((ways[0] + ways[1]) / 2 * labels).sum() / matches
         return total
 
     def settle(self) -> None:
@@ -295,6 +286,5 @@ class _PairJob:
 def _joined(one: Tokens, other: Tokens) -> Tokens:
     """The texts of both, those of `other` numbered after those of `one`."""
     return Tokens(
-        np.concatenate([one.ids, other.ids]),
-        np.concatenate([one.starts, one.starts[-1] + other.starts[1:]]),
+        np.concatenate([one.ids, other.ids]), np.concatenate([one.starts, one.starts[-1] + other.starts[1:]])
     )

@@ -1,4 +1,4 @@
-"""Given labelled cosines, how likely is a match at each cosine?
+"""The head: a logistic regression from the score of a pair to the probability of a match.
 
 The head of a matcher is `p(match) = σ(w·cos + b)` with w > 0 (paper, section on the model). Once the
 embeddings are frozen it is a logistic regression with two parameters. The paper runs gradient descent on
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pairsieve.numeric import logit, sigmoid
 
 # Where the optimum has w <= 0 the head keeps this much, so that the ranking still follows the cosine and
 # the cosine at which p = 1/2, which is -b / w, exists.
@@ -33,10 +35,10 @@ def fit_head(cosines: NDArray[np.floating], labels: NDArray[np.bool_]) -> tuple[
         raise ValueError(f"a head needs labelled cosines: {len(x)} cosines, {len(labels)} labels")
     mean, spread = float(x.mean()), float(x.std())
     if spread < 1e-9:  # every cosine the same: only the rate of positives can be learned
-        return SMALLEST_WEIGHT, _logit(_smoothed_rate(labels))
+        return SMALLEST_WEIGHT, float(logit(_smoothed_rate(labels)))
     z = (x - mean) / spread
     if labels.all() or not labels.any():
-        weight, bias = 1.0, _logit(_smoothed_rate(labels))
+        weight, bias = 1.0, float(logit(_smoothed_rate(labels)))
     elif float(z[labels].mean()) <= 0.0:  # the slope of the loss at w = 0: a convex loss falls towards w < 0
         weight, bias = 0.0, 0.0
     else:
@@ -44,17 +46,17 @@ def fit_head(cosines: NDArray[np.floating], labels: NDArray[np.bool_]) -> tuple[
         ridge = 1.0 / (PRIOR_VARIANCE * len(z)) if separable else 0.0
         weight, bias = _newton(z, labels.astype(np.float64), ridge)
     if weight / spread < SMALLEST_WEIGHT:
-        return SMALLEST_WEIGHT, _logit(float(labels.mean())) - SMALLEST_WEIGHT * mean
+        return SMALLEST_WEIGHT, float(logit(float(labels.mean()))) - SMALLEST_WEIGHT * mean
     return weight / spread, bias - weight * mean / spread
 
 
 def _newton(z: NDArray[np.float64], labels: NDArray[np.float64], ridge: float) -> tuple[float, float]:
     """Minimise mean(softplus(w z + b) - y (w z + b)) + ridge w² / 2; Newton steps, halved until they help."""
     rate = float(labels.mean())
-    weight, bias = 0.0, _logit(rate)
+    weight, bias = 0.0, float(logit(rate))
     value = _loss(z, labels, weight, bias, ridge)
     for _ in range(200):
-        p = _sigmoid(weight * z + bias)
+        p = sigmoid(weight * z + bias)
         slack = p * (1.0 - p)
         gradient = np.array([np.mean((p - labels) * z) + ridge * weight, np.mean(p - labels)])
         curve_wz = float(np.mean(slack * z))
@@ -85,14 +87,5 @@ def _loss(
     return float(np.mean(np.logaddexp(0.0, logits) - labels * logits)) + ridge * weight * weight / 2.0
 
 
-def _sigmoid(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    result: NDArray[np.float64] = 0.5 * (1.0 + np.tanh(0.5 * logits))
-    return result
-
-
 def _smoothed_rate(labels: NDArray[np.bool_]) -> float:
     return (float(labels.sum()) + 0.5) / (len(labels) + 1.0)
-
-
-def _logit(rate: float) -> float:
-    return float(np.log(rate) - np.log1p(-rate))

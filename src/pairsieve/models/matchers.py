@@ -1,11 +1,11 @@
-"""What does training leave behind? A matcher: it embeds texts, and its head turns a cosine into a logit.
+"""Trained matchers: a fine-tuned encoder (`CosineMatcher`), a map over a frozen one (`ProjectionMatcher`).
 
-`CosineMatcher` has a transformer of its own (or one per side); `ProjectionMatcher` has a linear map over a
-frozen encoder, so that embeddings computed once serve every round.
+Both embed texts, and their head turns a cosine into a logit.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
@@ -19,16 +19,17 @@ from numpy.typing import NDArray
 from pairsieve.errors import InputError
 from pairsieve.models.encoder import Embeddings, Encoder
 from pairsieve.models.export import (
+    HEAD_FILE,
     read_dense,
     read_head,
     read_matrix,
     write_card,
     write_encoder,
-    write_head,
     write_json,
     write_matrix,
 )
 from pairsieve.models.folders import read_json
+from pairsieve.models.interface import Matcher
 
 _ROWS_AT_ONCE = 1 << 16
 
@@ -52,19 +53,31 @@ class CosineMatcher:
     def fingerprint(self) -> str:
         return _sha256(self.left.fingerprint, self.right.fingerprint, self.weight, self.bias)
 
+    @property
+    def map_fingerprint(self) -> str:
+        return ""
+
+    def encoder_for(self, side: str) -> Encoder:
+        return self.right if side == "right" else self.left
+
+    def rows_key(self, side: str) -> str:
+        return self.encoder_for(side).fingerprint
+
+    def transform(self, rows: Embeddings, side: str = "left") -> Embeddings:
+        return rows
+
     def embed(self, texts: Sequence[str], side: str = "left") -> Embeddings:
-        """Unit rows (len(texts), dimension)."""
-        return (self.right if side == "right" else self.left).embed(texts, side)
+        return self.encoder_for(side).embed(texts, side)
+
+    def with_head(self, weight: float, bias: float) -> CosineMatcher:
+        return dataclasses.replace(self, weight=weight, bias=bias)
 
     def save(self, folder: Path) -> None:
         """A sentence-transformers folder, or `left/` and `right/` where each side has its own encoder."""
-        folder = Path(folder)
-        if self.shared:
-            write_encoder(folder, self.left)
-        else:
-            write_encoder(folder / "left", self.left)
-            write_encoder(folder / "right", self.right)
-        _write_head(self, folder, self.left, self.shared, {})
+        _save(self, Path(folder), {"left": (self.left, None), "right": (self.right, None)}, {})
+
+    def save_learned(self, folder: Path) -> None:
+        self.save(folder)  # training changed the whole encoder
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,66 +98,56 @@ class ProjectionMatcher:
         return self.left_map is self.right_map
 
     @property
-    def base_fingerprint(self) -> str:
-        """Names the frozen encoder: embeddings cached under it can be given to `project`."""
-        return self.base or self.encoder.fingerprint
-
-    @property
     def fingerprint(self) -> str:
         return _sha256(self.map_fingerprint, self.weight, self.bias)
 
     @property
     def map_fingerprint(self) -> str:
-        """Names the rows that it makes, whatever its head makes of their cosines."""
         maps = [b"" if m is None else m.tobytes() for m in (self.left_map, self.right_map)]
-        return _sha256(self.base_fingerprint, *maps)
+        return _sha256(self.rows_key("left"), *maps)
 
-    def project(self, embeddings: Embeddings, side: str = "left") -> Embeddings:
-        """Frozen rows (n, d) -> the matcher's unit rows (n, d)."""
+    def encoder_for(self, side: str) -> Encoder:
+        return self.encoder
+
+    def rows_key(self, side: str) -> str:
+        return self.base or self.encoder.fingerprint
+
+    def transform(self, rows: Embeddings, side: str = "left") -> Embeddings:
         matrix = self.right_map if side == "right" else self.left_map
         if matrix is None:
-            return np.asarray(embeddings, dtype=np.float32)
-        rows = np.empty((len(embeddings), matrix.shape[0]), dtype=np.float32)
+            return np.asarray(rows, dtype=np.float32)
+        mapped = np.empty((len(rows), matrix.shape[0]), dtype=np.float32)
         for first in range(0, len(rows), _ROWS_AT_ONCE):
-            part = np.asarray(embeddings[first : first + _ROWS_AT_ONCE], dtype=np.float32) @ matrix.T
-            length = np.linalg.norm(part, axis=1, keepdims=True)
-            rows[first : first + _ROWS_AT_ONCE] = part / np.maximum(length, 1e-12)
-        return rows
+            piece = np.asarray(rows[first : first + _ROWS_AT_ONCE], dtype=np.float32) @ matrix.T
+            length = np.linalg.norm(piece, axis=1, keepdims=True)
+            mapped[first : first + _ROWS_AT_ONCE] = piece / np.maximum(length, 1e-12)
+        return mapped
 
     def embed(self, texts: Sequence[str], side: str = "left") -> Embeddings:
-        return self.project(self.encoder.embed(texts, side), side)
+        return self.transform(self.encoder.embed(texts, side), side)
+
+    def with_head(self, weight: float, bias: float) -> ProjectionMatcher:
+        return dataclasses.replace(self, weight=weight, bias=bias)
 
     def save(self, folder: Path) -> None:
         """A sentence-transformers folder with the map as its Dense layer; two where the sides differ."""
-        folder = Path(folder)
-        if self.shared:
-            write_encoder(folder, self.encoder, self.left_map)
-        else:
-            write_encoder(folder / "left", self.encoder, self.left_map)
-            write_encoder(folder / "right", self.encoder, self.right_map)
-        _write_head(self, folder, self.encoder, self.shared, {"base_fingerprint": self.base_fingerprint})
+        sides = {"left": (self.encoder, self.left_map), "right": (self.encoder, self.right_map)}
+        _save(self, Path(folder), sides, {"base_fingerprint": self.rows_key("left")})
 
-    def save_map(self, folder: Path) -> None:
-        """Only what was learned (the maps and the head), for a caller that keeps the encoder elsewhere."""
+    def save_learned(self, folder: Path) -> None:
+        """The maps and the head, for a caller that keeps the encoder elsewhere."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         if self.left_map is not None and self.right_map is not None:
             both = self.left_map if self.shared else np.stack([self.left_map, self.right_map])
             write_matrix(folder / "map.safetensors", both, "map")
-        write_json(
-            folder / "map.json",
-            {
-                "weight": self.weight,
-                "bias": self.bias,
-                "trained_on": self.trained_on,
-                "base_fingerprint": self.base_fingerprint,
-                "identity": self.left_map is None,
-            },
-        )
+        head = {"weight": self.weight, "bias": self.bias, "trained_on": self.trained_on}
+        base = {"base_fingerprint": self.rows_key("left"), "identity": self.left_map is None}
+        write_json(folder / "map.json", head | base)
 
 
 def load_map(folder: Path, encoder: Encoder) -> ProjectionMatcher:
-    """What `save_map` wrote, over the encoder it was trained on."""
+    """What `ProjectionMatcher.save_learned` wrote, over the encoder it was trained on."""
     folder = Path(folder)
     head = read_json(folder / "map.json")
     if head["base_fingerprint"] != encoder.fingerprint:
@@ -163,7 +166,7 @@ def load_map(folder: Path, encoder: Encoder) -> ProjectionMatcher:
     )
 
 
-def load_matcher(folder: Path | str, device: str | None = None) -> CosineMatcher | ProjectionMatcher:
+def load_matcher(folder: Path | str, device: str | None = None) -> Matcher:
     """The matcher that `save` wrote into a folder."""
     folder = Path(folder)
     head = read_head(folder)
@@ -192,26 +195,32 @@ def load_matcher(folder: Path | str, device: str | None = None) -> CosineMatcher
     return CosineMatcher(left, left if shared else opened(right_folder), weight, bias, learner, trained_on)
 
 
-def _write_head(
-    matcher: CosineMatcher | ProjectionMatcher,
+def _save(
+    matcher: Matcher,
     folder: Path,
-    encoder: Encoder,
-    shared: bool,
+    sides: dict[str, tuple[Encoder, NDArray[np.float32] | None]],
     more: dict[str, Any],
 ) -> None:
+    """The encoder of each side with its map, in one folder where they are shared, and the head."""
+    if matcher.shared:
+        write_encoder(folder, *sides["left"])
+    else:
+        for side, (encoder, dense) in sides.items():
+            write_encoder(folder / side, encoder, dense)
+    encoder = matcher.encoder_for("left")
     head = {
         "weight": matcher.weight,
         "bias": matcher.bias,
         "learner": matcher.learner,
         "encoder": encoder.name,
         "trained_on": matcher.trained_on,
-        "shared": shared,
+        "shared": matcher.shared,
         "max_length": encoder.max_length,
         "left_prefix": encoder.left_prefix,
         "right_prefix": encoder.right_prefix,
         **more,
     }
-    write_head(folder, head)
+    write_json(folder / HEAD_FILE, head)
     write_card(folder, head, encoder.name, matcher.trained_on)
 
 

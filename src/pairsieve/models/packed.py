@@ -1,8 +1,8 @@
-"""How does a BERT-like network take a small training step without waiting? Packed tokens, few kernels.
+"""Training steps of BERT-like networks on CUDA over packed tokens, without padding, in few kernels.
 
 Texts lie end to end without padding, the three projections of attention are one product, weights are cast to
 bfloat16 by the optimiser itself (not again in every step), and the backward pass is written out, so that each
-gradient is made once, where the optimiser reads it. Arithmetic is that of bfloat16 autocast: products in
+gradient is computed once, where the optimiser reads it. Arithmetic is that of bfloat16 autocast: products in
 bfloat16 with float32 accumulation, everything else (residuals, norms, biases, embeddings) in float32.
 
 Takes BERT, RoBERTa and MPNet networks without dropout; `packed_network` returns None for others, and for a
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Batch:
     """Texts end to end on the device. Rows beyond the last text are padding that no text sees."""
 
     ids: Any  # (N,) int32 tokens
-    places: Any  # (N,) int32 position embeddings
+    positions: Any  # (N,) int32 position embeddings
     texts: Any  # (N,) int32 which text a token belongs to; padding: as many as there are texts
     starts: Any  # (n + 1,) int32
     tokens: Any  # (N,) int32: ids sorted
@@ -64,9 +65,7 @@ class PackedNetwork:
     """A network's weights in flat arrays, its forward pass, its backward pass, and its AdamW step."""
 
     def __init__(self, network: Any, device: str, half: Any = None) -> None:
-        """`half`: the type of the products, bfloat16 unless told (a test takes float32)."""
-        import torch
-
+        """`half`: the type of the products, bfloat16 unless given (a test takes float32)."""
         config = network.config
         self.half = half or torch.bfloat16
         self.network, self.device, self.kind = network, device, config.model_type
@@ -92,11 +91,9 @@ class PackedNetwork:
 
     def load(self) -> None:
         """Take the network's weights, and forget the moments."""
-        import torch
-
         with torch.no_grad():
-            for name, parts in self._sources.items():
-                self._value[name].copy_(torch.cat([p.detach().float() for p in parts]))
+            for name, sources in self._sources.items():
+                self._value[name].copy_(torch.cat([p.detach().float() for p in sources]))
             self.matrices.copy.copy_(self.matrices.value)
             for flat in self.flats:
                 for moment in (flat.first, flat.second, flat.gradient):
@@ -104,19 +101,15 @@ class PackedNetwork:
 
     def store(self) -> None:
         """Give the trained weights back to the network."""
-        import torch
-
         with torch.no_grad():
-            for name, parts in self._sources.items():
+            for name, sources in self._sources.items():
                 at = 0
-                for part in parts:
-                    part.copy_(self._value[name][at : at + len(part)])
-                    at += len(part)
+                for source in sources:
+                    source.copy_(self._value[name][at : at + len(source)])
+                    at += len(source)
 
     def forward(self, batch: Batch, keep: bool = True) -> Any:
         """Last hidden states (N, width) float32; `keep` remembers what `backward` needs."""
-        import torch
-
         from pairsieve.models import packed_kernels as k
 
         rows, d, w = len(batch.ids), self.width, self._weights
@@ -133,7 +126,7 @@ class PackedNetwork:
 
         added, x, half, mean, scale = normed(
             lambda *to: k.launch(
-                k.embed_ln, (rows,), batch.ids, batch.places, w["word"], w["position"], w["kind"],
+                k.embed_ln, (rows,), batch.ids, batch.positions, w["word"], w["position"], w["kind"],
                 w["gain"], w["shift"], *to, d, self.eps, block=block,
             )
         )  # fmt: skip
@@ -179,14 +172,12 @@ class PackedNetwork:
 
     def backward(self, batch: Batch, up: Any) -> None:
         """From the gradient of the hidden states (N, width) float32 to those of every parameter, in place."""
-        import torch
-
         from pairsieve.models import packed_kernels as k
 
         rows, d, w, g = len(batch.ids), self.width, self._weights, self._gradient
         block, texts = k.block_for(d), len(batch.starts) - 1
         programs = -(-rows // k.ROWS)
-        parts = self._new(programs, 3 * d)
+        partial = self._new(programs, 3 * d)
         table = self._relative(batch.long)
         leans = self._new(texts, self.heads, batch.long, batch.long) if self.kind == "mpnet" else self._new(1)
 
@@ -197,9 +188,9 @@ class PackedNetwork:
             down, half = self._new(rows, d), self._new(rows, d, self.half)
             k.launch(
                 k.ln_backward, (programs,), far, far if near is None else near, added, mean, scale, w[gain],
-                down, half, parts, d, two=near is not None, turns=k.ROWS, block=block,
+                down, half, partial, d, two=near is not None, turns=k.ROWS, block=block,
             )  # fmt: skip
-            self._sums(parts, into)
+            self._sums(partial, into)
             return down, half
 
         far, near = up.contiguous(), None
@@ -265,16 +256,14 @@ class PackedNetwork:
                 has_copy=flat.copy is not None, block=2048, num_warps=8,
             )  # fmt: skip
 
-    def _sums(self, parts: Any, into: tuple[str, str, str]) -> None:
+    def _sums(self, partial: Any, into: tuple[str, str, str]) -> None:
         """Add up what the programs of a norm's backward pass left, into three gradients."""
-        import torch
-
         first, d = self._gradient[into[0]], self.width
         at = first.storage_offset()
         if first.dim() == 1 and d % 64 == 0:  # the three lie side by side
-            torch.sum(parts, 0, out=self.others.gradient[at : at + 3 * d])
+            torch.sum(partial, 0, out=self.others.gradient[at : at + 3 * d])
         else:
-            for name, value in zip(into, parts.sum(0).view(3, d), strict=True):
+            for name, value in zip(into, partial.sum(0).view(3, d), strict=True):
                 self._gradient[name].view(-1)[:d].copy_(value)
 
     @property
@@ -282,16 +271,12 @@ class PackedNetwork:
         return float((self.width // self.heads) ** -0.5)
 
     def _new(self, *shape: Any) -> Any:
-        import torch
-
         kind = shape[-1] if isinstance(shape[-1], torch.dtype) else torch.float32
         sizes = [size for size in shape if not isinstance(size, torch.dtype)]
         return torch.empty(sizes, dtype=kind, device=self.device)
 
     def _bucket(self, long: int) -> tuple[Any, Any]:
         """MPNet's bucket of every distance (long²,), and the same as rows of ones (buckets, long²)."""
-        import torch
-
         if long not in self._buckets:
             at = torch.arange(long)
             count = self._weights["relative"].shape[0]
@@ -311,12 +296,10 @@ class PackedNetwork:
 
 def pooled_rows(hidden: Any, batch: Batch) -> Any:
     """Unit mean of each text's hidden states: (N, width) -> (n, width)."""
-    import torch
-
     texts = len(batch.starts) - 1
-    mine = batch.texts[None, :] == torch.arange(texts, device=hidden.device, dtype=torch.int32)[:, None]
+    belongs = batch.texts[None, :] == torch.arange(texts, device=hidden.device, dtype=torch.int32)[:, None]
     lengths = (batch.starts[1:] - batch.starts[:-1]).to(hidden.dtype)
-    mean = (mine.to(hidden.dtype) / lengths[:, None]) @ hidden
+    mean = (belongs.to(hidden.dtype) / lengths[:, None]) @ hidden
     return torch.nn.functional.normalize(mean, dim=1)
 
 
@@ -325,8 +308,6 @@ class PackedSteps:
 
     def __init__(self, tokens: Tokens, steps: NDArray[np.int64], pad: int, offset: int, device: str) -> None:
         """`steps` (S, n): the texts of each step; `offset`: the position embedding of a first token."""
-        import torch
-
         count, self.n = steps.shape
         lengths = tokens.lengths[steps]
         real = lengths.sum(1)
@@ -346,8 +327,8 @@ class PackedSteps:
         kind = torch.int32
         self._ids = torch.full((total,), pad, dtype=kind, device=device)
         self._ids[to] = whole[source[segment] + inside]
-        self._places = torch.full((total,), offset, dtype=kind, device=device)
-        self._places[to] = (inside + offset).to(kind)
+        self._positions = torch.full((total,), offset, dtype=kind, device=device)
+        self._positions[to] = (inside + offset).to(kind)
         self._texts = torch.full((total,), self.n, dtype=kind, device=device)
         self._texts[to] = (segment % self.n).to(kind)
         self._starts = torch.from_numpy(starts.astype(np.int32)).to(device)
@@ -359,35 +340,35 @@ class PackedSteps:
         self._order = (order - torch.from_numpy(self._base[:-1].copy()).to(device)[step]).to(kind)
 
     def batch(self, step: int) -> Batch:
-        part = slice(int(self._base[step]), int(self._base[step + 1]))
+        span = slice(int(self._base[step]), int(self._base[step + 1]))
         return Batch(
-            self._ids[part], self._places[part], self._texts[part], self._starts[step],
-            self._tokens[part], self._order[part], int(self.longs[step]),
+            self._ids[span], self._positions[span], self._texts[span], self._starts[step],
+            self._tokens[span], self._order[span], int(self.longs[step]),
         )  # fmt: skip
 
     def shapes(self) -> list[tuple[int, int]]:
         return [(int(size), int(long)) for size, long in zip(self.sizes, self.longs, strict=True)]
 
 
-class Room:
-    """One place on the device that every captured step reads its batch from."""
+class BatchBuffers:
+    """The buffers on the device that every captured step reads its batch from."""
 
     def __init__(self, steps: PackedSteps) -> None:
         most = int(np.argmax(steps.sizes))
-        self._all = tuple(part.clone() for part in _arrays(steps.batch(most)))
+        self._all = tuple(array.clone() for array in _arrays(steps.batch(most)))
 
     def batch(self, shape: tuple[int, int]) -> Batch:
         size, long = shape
-        ids, places, texts, starts, tokens, order = self._all
-        return Batch(ids[:size], places[:size], texts[:size], starts, tokens[:size], order[:size], long)
+        ids, positions, texts, starts, tokens, order = self._all
+        return Batch(ids[:size], positions[:size], texts[:size], starts, tokens[:size], order[:size], long)
 
     def fill(self, batch: Batch) -> None:
-        for to, part in zip(_arrays(self.batch(batch.shape)), _arrays(batch), strict=True):
-            to.copy_(part)
+        for to, array in zip(_arrays(self.batch(batch.shape)), _arrays(batch), strict=True):
+            to.copy_(array)
 
 
 def _arrays(batch: Batch) -> tuple[Any, ...]:
-    return batch.ids, batch.places, batch.texts, batch.starts, batch.tokens, batch.order
+    return batch.ids, batch.positions, batch.texts, batch.starts, batch.tokens, batch.order
 
 
 def _rounded(tokens: int) -> int:
@@ -411,8 +392,6 @@ def is_known(network: Any) -> bool:
 
 def packed_network(network: Any, device: str, tokens: Tokens, pad: int) -> PackedNetwork | None:
     """The network packed, where its kind is known and its rows come out as those of its own forward pass."""
-    import torch
-
     if not is_known(network):
         return None
     from pairsieve.models.encoder import pooled
@@ -422,10 +401,10 @@ def packed_network(network: Any, device: str, tokens: Tokens, pad: int) -> Packe
     batch = PackedSteps(tokens, rows[None, :], pad, packed.offset, device).batch(0)
     ids, mask = tokens.padded(rows, int(tokens.lengths[rows].max()), pad)
     with torch.no_grad():
-        mine = pooled_rows(packed.forward(batch, keep=False), batch)
+        packed_rows = pooled_rows(packed.forward(batch, keep=False), batch)
         with torch.autocast(device.split(":")[0], dtype=torch.bfloat16):
-            theirs = pooled(network, torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device))
-    return packed if float((mine * theirs).sum(1).min()) > 0.999 else None
+            own_rows = pooled(network, torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device))
+    return packed if float((packed_rows * own_rows).sum(1).min()) > 0.999 else None
 
 
 LAYER = (
@@ -453,41 +432,32 @@ def _sources(network: Any) -> dict[str, list[Any]]:
         table["relative"] = ["encoder.relative_attention_bias.weight"]
     for layer in range(network.config.num_hidden_layers):
         at = f"encoder.layer.{layer}."
-        mine = [at + ("attention.attn." if mpnet else "attention.self.") + n
-                for n in (("q", "k", "v") if mpnet else ("query", "key", "value"))]  # fmt: skip
+        own = "attention.attn." if mpnet else "attention.self."
+        query_key_value = [at + own + n for n in (("q", "k", "v") if mpnet else ("query", "key", "value"))]
         out = at + ("attention.attn.o" if mpnet else "attention.output.dense")
         norm = at + ("attention.LayerNorm" if mpnet else "attention.output.LayerNorm")
-        for name, of in {
-            "qkv": [n + ".weight" for n in mine],
-            "qkv_bias": [n + ".bias" for n in mine],
-            "out": [out + ".weight"],
-            "out_bias": [out + ".bias"],
-            "gain1": [norm + ".weight"],
-            "shift1": [norm + ".bias"],
-            "up": [at + "intermediate.dense.weight"],
-            "up_bias": [at + "intermediate.dense.bias"],
-            "down": [at + "output.dense.weight"],
-            "down_bias": [at + "output.dense.bias"],
-            "gain2": [at + "output.LayerNorm.weight"],
-            "shift2": [at + "output.LayerNorm.bias"],
-        }.items():
-            table[f"{layer}.{name}"] = of
+        for weight, bias, of in (
+            ("qkv", "qkv_bias", query_key_value),
+            ("out", "out_bias", [out]),
+            ("gain1", "shift1", [norm]),
+            ("up", "up_bias", [at + "intermediate.dense"]),
+            ("down", "down_bias", [at + "output.dense"]),
+            ("gain2", "shift2", [at + "output.LayerNorm"]),
+        ):
+            table[f"{layer}.{weight}"] = [module + ".weight" for module in of]
+            table[f"{layer}.{bias}"] = [module + ".bias" for module in of]
     found = {name: [state[one] for one in of if one in state] for name, of in table.items()}
     if mpnet:  # it has no kinds of tokens: a row of zeros that never moves is not worth a parameter
-        import torch
-
         found["kind"] = [torch.zeros(1, network.config.hidden_size, device=found["word"][0].device)]
     return found
 
 
-def _shape(parts: list[Any]) -> tuple[int, ...]:
-    return (sum(len(part) for part in parts), *parts[0].shape[1:])
+def _shape(sources: list[Any]) -> tuple[int, ...]:
+    return (sum(len(source) for source in sources), *sources[0].shape[1:])
 
 
 def _flat(shapes: dict[str, tuple[int, ...]], device: str, copied: Any) -> Flat:
     """`copied`: the type of the copy and of the gradient, or None for float32 without a copy."""
-    import torch
-
     size = sum(-(-int(np.prod(shape)) // 64) * 64 for shape in shapes.values())
     value, first, second = (torch.zeros(size, device=device) for _ in range(3))
     half = torch.zeros(size, dtype=copied, device=device) if copied else None

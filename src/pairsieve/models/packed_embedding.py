@@ -1,4 +1,4 @@
-"""How are many texts embedded fast on CUDA, as exactly as float32? Packed tokens, and products of halves.
+"""Embedding on CUDA over packed tokens, as exactly as float32, by products of bfloat16 halves.
 
 Texts lie end to end without padding (`packed.py`). A float32 is nearly the sum of two bfloat16; three of the
 four partial products, laid side by side along the inner dimension, make one bfloat16 product with float32
@@ -9,38 +9,31 @@ the work.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 
+from pairsieve.models.encoder import Embeddings, Tokens, pooled
 from pairsieve.models.packed import Batch, PackedNetwork, is_known
 from pairsieve.progress import bar
-
-if TYPE_CHECKING:
-    from pairsieve.models.encoder import Embeddings, Tokens
 
 TOKENS_AT_ONCE = 1 << 17
 WORST = 5e-6  # largest error of a cosine; seen: 9e-7 with all-mpnet-base-v2, 7e-7 with e5-small
 
 
 class PackedEmbedder(PackedNetwork):
-    """The packed forward pass in float32, its products made of bfloat16 halves."""
+    """The packed forward pass in float32, its products summed from bfloat16 halves."""
 
     def __init__(self, network: Any, device: str) -> None:
-        import torch
-
         super().__init__(network, device, torch.float32)
         self._halves = {name: _halves(weight, left=False) for name, weight in self.weight_matrices()}
 
     def product(self, rows: Any, name: str) -> Any:
-        import torch
-
         return torch.mm(_halves(rows, left=True), self._halves[name].T, out_dtype=torch.float32)
 
     def rows(self, tokens: Tokens) -> Any:
         """Unit rows (n, width) of texts in the order given, on the device."""
-        import torch
-
         from pairsieve.models import packed_kernels as k
 
         batch = self._batch(tokens)
@@ -50,14 +43,12 @@ class PackedEmbedder(PackedNetwork):
         return out
 
     def _batch(self, tokens: Tokens) -> Batch:
-        import torch
-
         lengths = tokens.lengths
-        places = np.arange(len(tokens.ids)) - np.repeat(tokens.starts[:-1], lengths) + self.offset
+        positions = np.arange(len(tokens.ids)) - np.repeat(tokens.starts[:-1], lengths) + self.offset
         long = max(16, 1 << (int(lengths.max()) - 1).bit_length())
         ids, at, starts = (
-            torch.from_numpy(part.astype(np.int32)).to(self.device)
-            for part in (tokens.ids, places, tokens.starts)
+            torch.from_numpy(array.astype(np.int32)).to(self.device)
+            for array in (tokens.ids, positions, tokens.starts)
         )
         return Batch(ids, at, ids, starts, ids, ids, long)  # what only training reads is left out
 
@@ -67,10 +58,8 @@ def embed_packed(
 ) -> Embeddings | None:
     """Unit rows of all texts, or None where the network's own forward pass is to do it.
 
-    `prepared` holds the embedder of this network from one part of a pass to the next, or that there is none.
+    `prepared` holds the embedder of this network from one batch of a pass to the next, or that there is none.
     """
-    import torch
-
     if not is_known(network):
         return None
     order = np.argsort(-tokens.lengths, kind="stable")
@@ -78,43 +67,36 @@ def embed_packed(
     with torch.no_grad(), torch.cuda.device(device):
         kept = {} if prepared is None else prepared
         if "packed" not in kept:
-            made = PackedEmbedder(network, device)
+            embedder = PackedEmbedder(network, device)
             some = tokens.take(order[:: max(1, len(order) // 16)][:16])
-            kept["packed"] = made if _same(made, network, some, pad, device) else None
+            kept["packed"] = embedder if _same(embedder, network, some, pad, device) else None
         embedder = kept["packed"]
         if embedder is None:
             return None
         embeddings = np.empty((len(order), embedder.width), dtype=np.float32)
         ends = np.cumsum(lengths)
-        shown = bar(len(order), "embedding", "text")
-        first = 0
-        while first < len(order):
-            before = ends[first] - lengths[first]
-            last = max(first + 1, int(np.searchsorted(ends, before + TOKENS_AT_ONCE, "right")))
-            embeddings[order[first:last]] = embedder.rows(tokens.take(order[first:last])).cpu().numpy()
-            shown.update(last - first)
-            first = last
-        shown.close()
+        with bar(len(order), "embedding", "text") as shown:
+            first = 0
+            while first < len(order):
+                before = ends[first] - lengths[first]
+                last = max(first + 1, int(np.searchsorted(ends, before + TOKENS_AT_ONCE, "right")))
+                embeddings[order[first:last]] = embedder.rows(tokens.take(order[first:last])).cpu().numpy()
+                shown.update(last - first)
+                first = last
     return embeddings
 
 
 def _same(embedder: PackedEmbedder, network: Any, some: Tokens, pad: int, device: str) -> bool:
-    import torch
-
-    from pairsieve.models.encoder import pooled
-
     ids, mask = some.padded(np.arange(len(some.lengths)), int(some.lengths.max()), pad)
     own = pooled(network, torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device))
-    mine = embedder.rows(some)
-    return float((mine @ mine.T - own @ own.T).abs().max()) < WORST and bool(
-        ((mine * own).sum(1) > 0.999).all()
+    rows = embedder.rows(some)
+    return float((rows @ rows.T - own @ own.T).abs().max()) < WORST and bool(
+        ((rows * own).sum(1) > 0.999).all()
     )
 
 
 def _halves(matrix: Any, left: bool) -> Any:
     """(n, k) float32 -> (n, 3k) bfloat16: low·high + high·low + high·high, the smallest products first."""
-    import torch
-
     high = matrix.bfloat16()
     low = (matrix - high.float()).bfloat16()
     return torch.cat((low, high, high) if left else (high, low, high), 1)

@@ -127,12 +127,11 @@ def gelu_backward(before, bias, up, down, total, width, block: tl.constexpr):  #
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
-def attend(  # type: ignore[no-untyped-def]
-    qkv, bias, starts, relative, out, width, factor,
+def _attention(  # type: ignore[no-untyped-def]
+    qkv, bias, starts, relative, width, factor, text, part,
     has_relative: tl.constexpr, long: tl.constexpr, head: tl.constexpr,
 ):  # fmt: skip
-    """Self-attention of one head of one text; `long` is a power of two no shorter than the text."""
-    text, part = tl.program_id(0), tl.program_id(1)
+    """Rows of one text, where one head's values lie in `qkv` and in the output, q, k, v and the weights."""
     first = tl.load(starts + text).to(tl.int64)
     length = (tl.load(starts + text + 1) - first).to(tl.int32)
     rows, columns = tl.arange(0, long), tl.arange(0, head)
@@ -151,8 +150,22 @@ def attend(  # type: ignore[no-untyped-def]
     score = tl.where((rows < length)[None, :], score, -1e30)
     weight = tl.exp(score - tl.max(score, 1)[:, None])
     weight = weight / tl.sum(weight, 1)[:, None]
-    mixed = tl.dot(weight.to(kind), v, input_precision="tf32x3")
     to = (first + rows)[:, None] * width + part * head + columns[None, :]
+    return rows, inside, place, to, q, k, v, weight
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def attend(  # type: ignore[no-untyped-def]
+    qkv, bias, starts, relative, out, width, factor,
+    has_relative: tl.constexpr, long: tl.constexpr, head: tl.constexpr,
+):  # fmt: skip
+    """Self-attention of one head of one text; `long` is a power of two no shorter than the text."""
+    text, part = tl.program_id(0), tl.program_id(1)
+    kind = qkv.dtype.element_ty
+    _rows, inside, _place, to, _q, _k, v, weight = _attention(
+        qkv, bias, starts, relative, width, factor, text, part, has_relative, long, head
+    )
+    mixed = tl.dot(weight.to(kind), v, input_precision="tf32x3")
     tl.store(out + to, mixed.to(out.dtype.element_ty), mask=inside)
 
 
@@ -163,25 +176,10 @@ def attend_backward(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Gradients of one head of one text; leans[text, head] collects those of the relative biases."""
     text, part = tl.program_id(0), tl.program_id(1)
-    first = tl.load(starts + text).to(tl.int64)
-    length = (tl.load(starts + text + 1) - first).to(tl.int32)
-    rows, columns = tl.arange(0, long), tl.arange(0, head)
-    inside = (rows < length)[:, None]
-    place = (first + rows)[:, None] * (3 * width) + part * head + columns[None, :]
     kind = qkv.dtype.element_ty
-    lean = bias + part * head + columns
-    q = (tl.load(qkv + place, mask=inside, other=0.0).to(tl.float32) + tl.load(lean)[None, :]).to(kind)
-    k = tl.load(qkv + place + width, mask=inside, other=0.0).to(tl.float32) + tl.load(lean + width)[None, :]
-    v = (tl.load(qkv + place + 2 * width, mask=inside, other=0.0).to(tl.float32)
-         + tl.load(lean + 2 * width)[None, :])  # fmt: skip
-    k, v = k.to(kind), v.to(kind)
-    score = tl.dot(q, tl.trans(k), input_precision="tf32x3") * factor
-    if has_relative:
-        score += tl.load(relative + part * long * long + rows[:, None] * long + rows[None, :])
-    score = tl.where((rows < length)[None, :], score, -1e30)
-    weight = tl.exp(score - tl.max(score, 1)[:, None])
-    weight = weight / tl.sum(weight, 1)[:, None]
-    to = (first + rows)[:, None] * width + part * head + columns[None, :]
+    rows, inside, place, to, q, k, v, weight = _attention(
+        qkv, bias, starts, relative, width, factor, text, part, has_relative, long, head
+    )
     pull = tl.load(up + to, mask=inside, other=0.0)
     of_v = tl.dot(tl.trans(weight.to(kind)), pull)
     of_weight = tl.dot(pull, tl.trans(v))

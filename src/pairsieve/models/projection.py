@@ -1,4 +1,4 @@
-"""What can be learned without a GPU? A linear map over embeddings that are computed once.
+"""The projection learner: a linear map trained over the rows of a frozen encoder, without a GPU.
 
 The encoder stays frozen. A square matrix M, the identity at the start, is trained so that the cosine of
 M·u and M·v tells matches from the rest: cross-entropy on `scale·cos + bias`, with an L2 pull of M towards
@@ -10,10 +10,9 @@ matcher.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +20,9 @@ from numpy.typing import NDArray
 from pairsieve.models.cpu import threads_each
 from pairsieve.models.encoder import Embeddings, Encoder
 from pairsieve.models.head import fit_head
-from pairsieve.models.matchers import ProjectionMatcher
-from pairsieve.pairs import Ids, pair_rows
+from pairsieve.models.interface import Texts, fingerprint_of
+from pairsieve.models.matchers import ProjectionMatcher, load_map
+from pairsieve.pairs import Ids, Mask, pair_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +36,7 @@ class ProjectionSettings:
     batch_size: int = 256  # pairs
     drop: float = 0.2  # share of coordinates dropped in a training step
     pull: float = 3e-4  # weight of the squared distance between the map and the identity
-    shared: bool = (
-        True  # one map for both sides; False where the relation has a direction within one collection
-    )
+    shared: bool = True  # one map for both sides; False: a relation with a direction in one collection
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +46,12 @@ class ProjectionLearner:
     encoder: Encoder
     settings: ProjectionSettings = field(default_factory=ProjectionSettings)
     name: str = "projection"
+    uses_frozen_rows: ClassVar[bool] = True
 
     @property
     def fingerprint(self) -> str:
         """Names what it would make of the same labels and the same random numbers."""
-        words = json.dumps([self.name, self.encoder.fingerprint, dataclasses.asdict(self.settings)])
-        return hashlib.sha256(words.encode()).hexdigest()
+        return fingerprint_of(self.name, self.encoder.fingerprint, dataclasses.asdict(self.settings))
 
     def pretrained(self) -> ProjectionMatcher:
         """The frozen encoder itself: its cosine is its logit."""
@@ -61,51 +59,39 @@ class ProjectionLearner:
 
     def fit(
         self,
-        left_texts: Sequence[str],
-        right_texts: Sequence[str],
+        left_texts: Texts,
+        right_texts: Texts,
         ids: Ids,
-        labels: NDArray[np.bool_],
+        labels: Mask,
         rng: np.random.Generator,
+        rows: tuple[Embeddings, Embeddings] | None = None,
     ) -> ProjectionMatcher:
-        """Embeds the texts that stand in labelled pairs, then `fit_embedded`."""
+        """Without `rows`, the texts that stand in labelled pairs are embedded."""
         left, right = pair_rows(ids)
-        left_rows, left = np.unique(left, return_inverse=True)
-        right_rows, right = np.unique(right, return_inverse=True)
-        one = self.encoder.embed([left_texts[row] for row in left_rows], "left")
-        other = self.encoder.embed([right_texts[row] for row in right_rows], "right")
-        return self._fit_rows(one[left], other[right], labels, rng)
+        if rows is not None:
+            return self._fit_rows(rows[0][left], rows[1][right], labels, rng)
+        left_used, left = np.unique(left, return_inverse=True)
+        right_used, right = np.unique(right, return_inverse=True)
+        left_rows = self.encoder.embed([left_texts[row] for row in left_used], "left")
+        right_rows = self.encoder.embed([right_texts[row] for row in right_used], "right")
+        return self._fit_rows(left_rows[left], right_rows[right], labels, rng)
 
-    def fit_embedded(
-        self,
-        left_embeddings: Embeddings,
-        right_embeddings: Embeddings,
-        ids: Ids,
-        labels: NDArray[np.bool_],
-        rng: np.random.Generator,
-    ) -> ProjectionMatcher:
-        """From the frozen encoder's rows of both sides, (n, d) each; `ids` index them."""
-        left, right = pair_rows(ids)
-        return self._fit_rows(left_embeddings[left], right_embeddings[right], labels, rng)
+    def load(self, folder: Path) -> ProjectionMatcher:
+        return load_map(folder, self.encoder)
 
     def _fit_rows(
-        self, left: Embeddings, right: Embeddings, labels: NDArray[np.bool_], rng: np.random.Generator
+        self, left: Embeddings, right: Embeddings, labels: Mask, rng: np.random.Generator
     ) -> ProjectionMatcher:
         labels = np.asarray(labels, dtype=bool)
         left_map, right_map = fit_maps(left, right, labels, self.settings, rng)
-        words = f"{len(labels):,} labelled pairs, {int(labels.sum()):,} of them matches"
-        made = ProjectionMatcher(self.encoder, left_map, right_map, trained_on=words)
-        weight, bias = fit_head(
-            np.einsum("nd,nd->n", made.project(left, "left"), made.project(right, "right")), labels
-        )
-        return dataclasses.replace(made, weight=weight, bias=bias)
+        trained_on = f"{len(labels):,} labelled pairs, {int(labels.sum()):,} of them matches"
+        matcher = ProjectionMatcher(self.encoder, left_map, right_map, trained_on=trained_on)
+        cosines = np.einsum("nd,nd->n", matcher.transform(left, "left"), matcher.transform(right, "right"))
+        return matcher.with_head(*fit_head(cosines, labels))
 
 
 def fit_maps(
-    left: Embeddings,
-    right: Embeddings,
-    labels: NDArray[np.bool_],
-    settings: ProjectionSettings,
-    rng: np.random.Generator,
+    left: Embeddings, right: Embeddings, labels: Mask, settings: ProjectionSettings, rng: np.random.Generator
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The left and right maps (d, d), the same array where shared.
 
@@ -125,9 +111,8 @@ def fit_maps(
         eye = torch.eye(dimension)
         maps = [eye.clone().requires_grad_() for _ in range(1 if settings.shared else 2)]
         scale = torch.tensor([settings.scale], requires_grad=True)
-        bias = torch.tensor(
-            [-settings.scale * _cut(left, right, labels)], dtype=torch.float32
-        ).requires_grad_()
+        start = -settings.scale * _cut(left, right, labels)
+        bias = torch.tensor([start], dtype=torch.float32, requires_grad=True)
         optimiser = torch.optim.Adam(
             [{"params": maps}, {"params": [scale, bias]}], lr=settings.learning_rate, betas=(0.9, 0.99)
         )
@@ -159,7 +144,7 @@ def fit_maps(
         return left_map, left_map if settings.shared else maps[1].detach().numpy().copy()
 
 
-def _cut(left: Embeddings, right: Embeddings, labels: NDArray[np.bool_]) -> float:
+def _cut(left: Embeddings, right: Embeddings, labels: Mask) -> float:
     """The cosine above which as many labelled pairs lie as match: where the bias starts the boundary."""
     cosines = np.einsum("nd,nd->n", left, right)
     return float(np.quantile(cosines, 1.0 - float(labels.mean())))

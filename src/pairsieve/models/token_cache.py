@@ -1,4 +1,4 @@
-"""Was this collection tokenised already? Tokens are kept, in memory and, given a store, on disk.
+"""A cache of tokenised collections, in memory and, given a store, on disk.
 
 A round that trains the encoder embeds the same texts with other weights: their tokens do not change. What is
 kept is named by everything tokens depend on: the tokeniser's files, the texts, the prefix and the maximum
@@ -36,12 +36,8 @@ class TokenCache:
         """The tokens of `prefix + text` for every text; `make()` where they are not here yet."""
         if len(texts) < KEPT_FROM:
             return make()
-        key: dict[str, str | int] = {
-            "tokeniser": tokeniser,
-            "texts": texts_sha256(texts),
-            "prefix": prefix,
-            "max_length": max_length,
-        }
+        key: dict[str, str | int] = {"tokeniser": tokeniser, "texts": texts_sha256(texts), "prefix": prefix}
+        key["max_length"] = max_length
         name = key_digest(key)
         tokens = self._kept.pop(name, None)
         if tokens is None:
@@ -54,13 +50,13 @@ class TokenCache:
     def _stored(self, store: ArtifactStore, key: dict[str, str | int], make: Callable[[], Tokens]) -> Tokens:
         from pairsieve.models.encoder import Tokens
 
-        def build(place: Path) -> None:
-            made = make()
-            save_array(place / "ids.npy", made.ids)
-            save_array(place / "starts.npy", made.starts)
+        def build(folder: Path) -> None:
+            tokens = make()
+            save_array(folder / "ids.npy", tokens.ids)
+            save_array(folder / "starts.npy", tokens.starts)
 
-        place = store.get("tokens", key, build)
-        return Tokens(load_array(place / "ids.npy"), load_array(place / "starts.npy"))
+        folder = store.get("tokens", key, build)
+        return Tokens(load_array(folder / "ids.npy"), load_array(folder / "starts.npy"))
 
 
 def texts_sha256(texts: Sequence[str]) -> str:

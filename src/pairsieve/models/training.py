@@ -1,4 +1,4 @@
-"""How are weights fitted to labelled pairs? One loop, for the bi-encoder and the cross-encoder, CPU and CUDA.
+"""The training loop of bi-encoders and cross-encoders, on CPU and CUDA.
 
 AdamW without weight decay, the rate warmed up over the first tenth of the steps and then brought down to zero
 in a straight line, shuffled batches, the last partial batch of an epoch dropped where there is a full one.
@@ -12,8 +12,10 @@ what a CPU does.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,12 +24,14 @@ from numpy.typing import NDArray
 
 from pairsieve.errors import SettingsError
 from pairsieve.models.encoder import Tokens
-from pairsieve.progress import bar
+from pairsieve.pairs import Rows
+from pairsieve.progress import tracked
 
 if TYPE_CHECKING:
     from pairsieve.models.packed import PackedNetwork
 
 Losses = NDArray[np.float32]
+Groups = list[tuple[list[Any], float]]  # parameters, and the factor on their learning rate
 
 BETAS = (0.9, 0.999)  # AdamW's
 WIDTH_STEP = 16  # captured widths are multiples of this: at most 8 graphs for 128 tokens
@@ -53,10 +57,10 @@ class Job(Protocol):
     """What is trained: a loss over rows of labelled examples that lie on the device."""
 
     networks: list[Any]  # in training mode where dropout is wanted
-    widths: NDArray[np.int64]  # (n,) tokens that each example needs, on the host
+    widths: Rows  # (n,) tokens that each example needs, on the host
     longest: int  # tokens that the network takes at most
 
-    def groups(self) -> list[tuple[list[Any], float]]:
+    def groups(self) -> Groups:
         """Parameters, with the factor on the learning rate for each group."""
 
     def outputs(self, rows: Any, width: int, prepared: bool) -> Any:
@@ -72,7 +76,7 @@ class Job(Protocol):
     def settle(self) -> None:
         """Put constraints back in force after a step."""
 
-    def packed(self) -> tuple[PackedNetwork, Tokens, NDArray[np.int64], int] | None:
+    def packed(self) -> tuple[PackedNetwork, Tokens, Rows, int] | None:
         """For a job whose outputs are one network's unit rows: that network packed, all tokens, the texts
         (n, k) of every example, and the padding token; the outputs of a batch are then those of
         texts[rows].T, flattened. The first of `groups` must be that network's parameters. None otherwise."""
@@ -111,13 +115,10 @@ def schedule(steps: int, warmup: float) -> NDArray[np.float64]:
     """Factor on the learning rate at each step: up in a line over `warmup · steps`, then down to 0."""
     step = np.arange(steps)
     rising = max(1, int(warmup * steps))
-    factor: NDArray[np.float64] = np.where(
-        step < rising, (step + 1) / rising, (steps - step) / max(1, steps - rising)
-    )
-    return factor
+    return np.where(step < rising, (step + 1) / rising, (steps - step) / max(1, steps - rising))
 
 
-def batches(count: int, settings: TrainingSettings, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+def batches(count: int, settings: TrainingSettings, rng: np.random.Generator) -> list[Rows]:
     """The rows of every step over all epochs, each epoch in a fresh random order."""
     size = settings.batch_size
     full = count // size * size or count
@@ -153,7 +154,7 @@ def train(job: Job, settings: TrainingSettings, rng: np.random.Generator, device
     return losses
 
 
-def takes_prepared_mask(job: Job, rows: NDArray[np.int64], settings: TrainingSettings, device: str) -> bool:
+def takes_prepared_mask(job: Job, rows: Rows, settings: TrainingSettings, device: str) -> bool:
     """Whether the network gives the same scores with the additive 4-D mask as with the plain one."""
     import torch
 
@@ -179,7 +180,7 @@ def takes_prepared_mask(job: Job, rows: NDArray[np.int64], settings: TrainingSet
 
 
 def _train_eagerly(
-    job: Job, settings: TrainingSettings, steps: list[NDArray[np.int64]], needed: list[int], device: str
+    job: Job, settings: TrainingSettings, steps: list[Rows], needed: list[int], device: str
 ) -> Losses:
     import torch
 
@@ -187,10 +188,9 @@ def _train_eagerly(
     groups = job.groups()
     optimiser = _adamw(groups, settings, [settings.learning_rate * factor for _, factor in groups])
     losses: list[Any] = []
-    shown = bar(len(steps), "training", "step")
-    for at, (rows, width) in enumerate(zip(steps, needed, strict=True)):
+    for rows, width, rate in tracked(list(zip(steps, needed, factors, strict=True)), "training", "step"):
         for group, (_, factor) in zip(optimiser.param_groups, groups, strict=True):
-            group["lr"] = settings.learning_rate * factor * float(factors[at])
+            group["lr"] = settings.learning_rate * factor * float(rate)
         optimiser.zero_grad(set_to_none=True)
         at_device = torch.from_numpy(rows).to(device)
         with _autocast(settings, device):
@@ -200,13 +200,11 @@ def _train_eagerly(
         optimiser.step()
         job.settle()
         losses.append(loss.detach())
-        shown.update()
-    shown.close()
     return _on_host(torch.stack(losses))
 
 
 def _train_captured(
-    job: Job, settings: TrainingSettings, steps: list[NDArray[np.int64]], needed: list[int], device: str
+    job: Job, settings: TrainingSettings, steps: list[Rows], needed: list[int], device: str
 ) -> Losses:
     """The same steps, each a replay of the graph captured for its width."""
     import torch
@@ -216,7 +214,7 @@ def _train_captured(
     order = torch.from_numpy(np.stack(steps)).to(device)
     widths = [min(-(-width // WIDTH_STEP) * WIDTH_STEP, job.longest) for width in needed]
 
-    rows = order[0].clone()  # the one place every graph reads its batch from
+    rows = order[0].clone()  # the one buffer every graph reads its batch from
     rates = [torch.zeros((), device=device) for _ in groups]
     tops = [settings.learning_rate * factor for _, factor in groups]
     losses = torch.zeros(len(steps), device=device)
@@ -234,42 +232,15 @@ def _train_captured(
         job.settle()
         losses.index_copy_(0, cursor, loss.detach()[None])
 
-    parameters = [parameter for group, _ in groups for parameter in group]
-    before = [parameter.detach().clone() for parameter in parameters]
-    graphs: dict[int, Any] = {}
-    pool = torch.cuda.graph_pool_handle()
-    side: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    for width in sorted(set(widths), reverse=True):  # the widest first, so that the others fit its memory
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side), warnings.catch_warnings():
-            # AdamW remarks that a step made for capture runs without one: these few are meant to.
-            warnings.filterwarnings("ignore", message=".*capturable=True.*")
-            for _ in range(1 if graphs else 3):  # libraries set themselves up outside the capture
-                step(width)
-        torch.cuda.current_stream().wait_stream(side)
-        graphs[width] = torch.cuda.CUDAGraph()
-        optimiser.zero_grad(set_to_none=True)
-        with torch.cuda.graph(graphs[width], pool=pool):
-            step(width)
-
-    # The warm-up steps have moved the weights. Put everything back in place: the graphs hold these addresses.
-    with torch.no_grad():
-        for parameter, value in zip(parameters, before, strict=True):
-            parameter.copy_(value)
-        for state in optimiser.state.values():
-            for value in state.values():
-                value.zero_()
-
-    places = torch.arange(len(steps), device=device)
-    shown = bar(len(steps), "training", "step")
-    for at, width in enumerate(widths):
-        cursor.copy_(places[at : at + 1])
+    with _put_back(groups, optimiser):
+        graphs = _captured(step, widths, warm_up=3, before_capture=optimiser.zero_grad)
+    positions = torch.arange(len(steps), device=device)
+    for at, width in enumerate(tracked(widths, "training", "step")):
+        cursor.copy_(positions[at : at + 1])
         rows.copy_(order[at])
         for rate, top in zip(rates, tops, strict=True):
             torch.mul(factors[at], top, out=rate)
         graphs[width].replay()
-        shown.update()
-    shown.close()
     torch.cuda.synchronize()
     optimiser.zero_grad(set_to_none=True)
     return _on_host(losses)
@@ -278,14 +249,14 @@ def _train_captured(
 def _train_packed(
     job: Job,
     settings: TrainingSettings,
-    steps: list[NDArray[np.int64]],
-    packed: tuple[PackedNetwork, Tokens, NDArray[np.int64], int],
+    steps: list[Rows],
+    packed: tuple[PackedNetwork, Tokens, Rows, int],
     device: str,
 ) -> Losses:
     """The same steps over packed tokens, each a replay of the graph captured for its shape."""
     import torch
 
-    from pairsieve.models.packed import PackedSteps, Room, pooled_rows
+    from pairsieve.models.packed import BatchBuffers, PackedSteps, pooled_rows
 
     network, tokens, texts, pad = packed
     all_rows = np.stack(steps)
@@ -294,7 +265,7 @@ def _train_packed(
     )
     order = torch.from_numpy(all_rows).to(device)
     hypers = torch.from_numpy(_hypers(settings, len(steps))).to(device, torch.float32)
-    room, rows, hyper = Room(laid), order[0].clone(), hypers[0].clone()
+    buffers, rows, hyper = BatchBuffers(laid), order[0].clone(), hypers[0].clone()
     heads = job.groups()[1:]
     rates = [torch.zeros((), device=device) for _ in heads]
     optimiser = _adamw(heads, settings, rates, capturable=True) if heads else None
@@ -302,7 +273,7 @@ def _train_packed(
     cursor = torch.zeros(1, dtype=torch.int64, device=device)
 
     def step(shape: tuple[int, int]) -> None:
-        batch = room.batch(shape)
+        batch = buffers.batch(shape)
         with torch.no_grad():
             hidden = network.forward(batch)
         hidden.requires_grad_()
@@ -322,43 +293,68 @@ def _train_packed(
 
     shapes = laid.shapes()
     first_of = {shape: at for at, shape in reversed(list(enumerate(shapes)))}
-    own = [parameter for group, _ in heads for parameter in group]
-    before = [parameter.detach().clone() for parameter in own]
-    graphs: dict[tuple[int, int], Any] = {}
+    with _put_back(heads, optimiser):
+        graphs = _captured(step, shapes, lambda shape: buffers.fill(laid.batch(first_of[shape])))
+    network.load()  # the steps above have moved the weights
+    positions = torch.arange(len(steps), device=device)
+    for at, shape in enumerate(tracked(shapes, "training", "step")):
+        cursor.copy_(positions[at : at + 1])
+        buffers.fill(laid.batch(at))
+        rows.copy_(order[at])
+        hyper.copy_(hypers[at])
+        graphs[shape].replay()
+    network.store()
+    torch.cuda.synchronize()
+    return _on_host(losses)
+
+
+def _captured(
+    step: Callable[[Any], None],
+    shapes: Sequence[Any],
+    prepare: Callable[[Any], None] = lambda shape: None,
+    warm_up: int = 1,
+    before_capture: Callable[[], None] = lambda: None,
+) -> dict[Any, Any]:
+    """The CUDA graph of `step(shape)` for each distinct shape.
+
+    The first shape runs `warm_up` times before its capture, the others once: kernels are compiled and
+    libraries set themselves up outside the capture.
+    """
+    import torch
+
+    graphs: dict[Any, Any] = {}
     pool = torch.cuda.graph_pool_handle()
     side: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    for shape in sorted(first_of, reverse=True):  # the largest first, so that the others fit its memory
-        room.fill(laid.batch(first_of[shape]))
+    for shape in sorted(set(shapes), reverse=True):  # the largest first, so that the others fit its memory
+        prepare(shape)
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side), warnings.catch_warnings():
+            # AdamW remarks that a step made for capture runs without one: these few are meant to.
             warnings.filterwarnings("ignore", message=".*capturable=True.*")
-            step(shape)  # compiles kernels, and libraries set themselves up outside the capture
+            for _ in range(1 if graphs else warm_up):
+                step(shape)
         torch.cuda.current_stream().wait_stream(side)
         graphs[shape] = torch.cuda.CUDAGraph()
+        before_capture()
         with torch.cuda.graph(graphs[shape], pool=pool):
             step(shape)
+    return graphs
 
-    network.load()  # the steps above have moved the weights
+
+@contextlib.contextmanager
+def _put_back(groups: Groups, optimiser: Any) -> Iterator[None]:
+    """Undo what steps inside do to parameters and optimiser, in place: graphs hold their addresses."""
+    import torch
+
+    parameters = [parameter for group, _ in groups for parameter in group]
+    before = [parameter.detach().clone() for parameter in parameters]
+    yield
     with torch.no_grad():
-        for parameter, value in zip(own, before, strict=True):
+        for parameter, value in zip(parameters, before, strict=True):
             parameter.copy_(value)
         for state in optimiser.state.values() if optimiser is not None else ():
             for value in state.values():
                 value.zero_()
-
-    places = torch.arange(len(steps), device=device)
-    shown = bar(len(steps), "training", "step")
-    for at, shape in enumerate(shapes):
-        cursor.copy_(places[at : at + 1])
-        room.fill(laid.batch(at))
-        rows.copy_(order[at])
-        hyper.copy_(hypers[at])
-        graphs[shape].replay()
-        shown.update()
-    shown.close()
-    network.store()
-    torch.cuda.synchronize()
-    return _on_host(losses)
 
 
 def _on_host(losses: Any) -> Losses:
@@ -373,12 +369,7 @@ def _hypers(settings: TrainingSettings, steps: int) -> NDArray[np.float64]:
     return np.stack([rate, *(1 / (1 - beta**at) for beta in BETAS)], axis=1)
 
 
-def _adamw(
-    groups: list[tuple[list[Any], float]],
-    settings: TrainingSettings,
-    rates: list[Any],
-    capturable: bool = False,
-) -> Any:
+def _adamw(groups: Groups, settings: TrainingSettings, rates: list[Any], capturable: bool = False) -> Any:
     import torch
 
     return torch.optim.AdamW(

@@ -1,5 +1,5 @@
-"""What would people rather look at than read? Plots, and a campaign as one page.
+"""The report of a campaign as one HTML page, and the plots of other commands.
 
-`facts.py` gathers what is to be told (with `people.py` and `origin.py`), `pictures.py` draws it, `page.py`
+`facts.py` gathers what is shown (with `people.py` and `origin.py`), `pictures.py` draws it, `page.py`
 writes it; `plots.py` has the plots of other commands.
 """

@@ -1,4 +1,4 @@
-"""What is there to tell of a campaign? Everything a report shows, gathered once, and what is missing.
+"""Facts of a report: everything it shows about a campaign, gathered once, and what is missing.
 
 Rounds, labels and seconds are read from the ledger and the figures; the latest model is run over one split
 whose truth is known, or, where none is, over the labels given. The split called "test" is left alone unless
@@ -7,7 +7,6 @@ it is asked for by name: neither its pairs nor figures recorded of it are shown.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,14 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.campaign import Campaign
+from pairsieve.campaign.notebook import state_sentence
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.errors import InputError, PairsieveError, nearest
 from pairsieve.ledger import RoundCount
 from pairsieve.measure.curve import Curve, curve_from_scores
 from pairsieve.measure.exact import Histogram, measure_exactly
-from pairsieve.measure.figures import RECALLS, balanced_figures, figures
+from pairsieve.measure.figures import BalancedFigures, Figures, balanced_figures, figures_of
 from pairsieve.measure.intervals import text_interval
-from pairsieve.pairs import Ids, ScoredPairs, Scores, pair_rows
+from pairsieve.pairs import ScoredPairs, Scores, pair_rows
 from pairsieve.progress import tracked
 from pairsieve.report.origin import Origin, origin_of
 from pairsieve.report.people import People, people_of
@@ -33,13 +33,14 @@ from pairsieve.tasks import Split
 from pairsieve.tasks.task import shared_pairs
 
 if TYPE_CHECKING:
-    from pairsieve.campaign.view import Trained
+    from pairsieve.scorer import ScoredSpace, Scorer
 
 SEALED = "test"  # the split nobody looks at unless asked
 MISTAKES = 8  # of either kind
 CHEAP = 1e11  # multiply-adds of a pass below which earlier rounds are measured again, for their intervals
 FEW_TEXTS = 20_000  # texts that may be embedded for a histogram where the encoder is fine-tuned
 NEAR = 10_000  # highest-scoring negatives whose texts are resampled
+NO_AUDIT = "no measured split is shown here, and no audit was made"
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,14 @@ class Sample:
     name: str
     what: str
     curve: Curve
-    claims: dict[str, Any]  # pairs, positives, average_precision, best_f1, accuracy
+    claims: BalancedFigures
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
     """The latest model over all pairs of a split with truth."""
 
-    figures: dict[str, Any]
+    figures: Figures
     curve: Curve
     histogram: Histogram
     interval: Estimate  # of AP, over texts
@@ -144,48 +145,41 @@ class Facts:
 
 
 def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
-    """Everything to tell of a campaign in whatever state; `wanted` is the split to measure on."""
+    """Everything a report shows of a campaign in whatever state; `wanted` is the split to measure on."""
     split, missing = _split_to_measure(campaign, wanted)
     status, rows, counts = campaign.status(), campaign.figures(), campaign.ledger.counts()
     closed = {count.round for count in counts if not count.open}
-    model = max((number for number in rows if number in closed), default=0)
+    model = max((round_ for round_ in rows if round_ in closed), default=0)
     measured, labelled, points, start, head = None, None, list[Point](), None, None
+    run = f"pairsieve run {campaign.folder}"
     if not counts:
-        missing.append(
-            Missing("Everything", "no pair has been asked yet", f"pairsieve run {campaign.folder}")
-        )
+        missing.append(Missing("Everything", "no pair has been asked yet", run))
     elif model == 0:
-        missing.append(
-            Missing("The model", "no round is trained yet", f"pairsieve run {campaign.folder}, once labelled")
-        )
+        missing.append(Missing("The model", "no round is trained yet", f"{run}, once labelled"))
     if model:
-        points = _recorded(rows, counts, split)
+        points = _recorded(rows, split)
         try:
-            matcher = campaign.matcher(model)
-            head = float(matcher.weight), float(matcher.bias)
+            scorer = campaign.scorer(model)
+            head = scorer.weight, scorer.bias
             if split is not None:
-                measured, points, start = _measure(campaign, split, model, matcher, points)
+                measured, points, start = _measure(campaign, split, model, points)
             else:
-                labelled = _by_labels(campaign, model, matcher)
+                labelled = _by_labels(campaign, model)
         except PairsieveError as error:
-            missing.append(
-                Missing("What the model says of pairs", str(error), "repair that, and report again")
-            )
+            how = "repair that, and report again"
+            missing.append(Missing("What the model says of pairs", str(error), how))
     audits = tuple(row["audit"] for row in status["rounds"] if "audit" in row)
     if not audits and split is None and model:
-        how = f"pairsieve audit {campaign.folder} --budget 300"
-        missing.append(
-            Missing("Precision, recall and AP", "no measured split is shown here, and no audit was made", how)
-        )
+        why, how = NO_AUDIT, f"pairsieve audit {campaign.folder} --budget 300"
+        missing.append(Missing("Precision, recall and AP", why, how))
     if split is None:
         bought = {count.round: sum(c.labelled for c in counts if c.round <= count.round) for count in counts}
         points = [
-            Point(a["round"], bought[a["round"]], _estimate(a["average_precision"]), True) for a in audits
+            Point(a["round"], bought[a["round"]], Estimate(**a["average_precision"]), True) for a in audits
         ]
-    answers = campaign.ledger.answers()
     return Facts(
         name=campaign.folder.resolve().name,
-        state=_state(status),
+        state=("Not finished. " if status["state"] == "ready" else "") + state_sentence(status, run),
         split=split,
         held_out=split is None or not shared_pairs(campaign.split, campaign.task.splits[split]),
         pool=campaign.split,
@@ -198,11 +192,11 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
         measured=measured,
         labelled=labelled,
         audits=audits,
-        seconds={number: dict(rows[number]["seconds"]) for number in sorted(rows)},
+        seconds={round_: dict(rows[round_]["seconds"]) for round_ in sorted(rows)},
         advice=_advice(campaign, status, split),
         people=people_of(campaign),
-        last_label=max(answers.answered_at, default=""),
-        origin=origin_of(campaign, split, model, rows.get(model, {}).get("model", "")),
+        last_label=max(campaign.ledger.answers().answered_at, default=""),
+        origin=origin_of(campaign, split, model, rows.get(model, {}).get("scorer", "")),
         missing=tuple(missing),
     )
 
@@ -210,12 +204,11 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
 def _split_to_measure(campaign: Campaign, wanted: str | None) -> tuple[str | None, list[Missing]]:
     """The split asked for; else dev, else one measured each round that is not the test split."""
     splits = campaign.task.splits
-    known = [name for name, part in splits.items() if part.has_truth and len(part.positives)]
+    known = [name for name, each in splits.items() if each.has_truth and len(each.positives)]
     if wanted is not None:
         if wanted not in splits:
-            raise InputError(
-                f"no split {wanted!r}", where=str(campaign.folder), remedy=nearest(wanted, splits)
-            )
+            where = str(campaign.folder)
+            raise InputError(f"no split {wanted!r}", where=where, remedy=nearest(wanted, splits))
         if wanted in known:
             return wanted, []
         what = "no matches" if splits[wanted].has_truth else "no truth"
@@ -227,7 +220,8 @@ def _split_to_measure(campaign: Campaign, wanted: str | None) -> tuple[str | Non
         return None, [_unmeasured("the task has no split whose matches are all known")]
     choices = " or ".join(f"--split {name}" for name in known)
     why = f"there is no dev split with truth; {', '.join(known)} is not looked at unless asked for"
-    return None, [Missing("The precision-recall curve and average precision", why, f"Add {choices}")]
+    how = f"pairsieve report {campaign.folder} {choices}"
+    return None, [Missing("The precision-recall curve and average precision", why, how)]
 
 
 def _unmeasured(why: str) -> Missing:
@@ -241,107 +235,90 @@ def _unmeasured(why: str) -> Missing:
 # ── over a split with truth ─────────────────────────────────────────────────────────────────────────
 
 
-def _recorded(rows: dict[int, Any], counts: Sequence[RoundCount], split: str | None) -> list[Point]:
+def _recorded(rows: dict[int, Any], split: str | None) -> list[Point]:
     """The AP of each round as it was measured then."""
-    points = []
-    for number in sorted(rows):
-        measure = rows[number].get("measures", {}).get(split)
-        if measure is not None:
-            points.append(Point(number, rows[number]["labels"], _estimate(measure["average_precision"])))
-    return points
+    measures = {round_: rows[round_].get("measures", {}).get(split) for round_ in sorted(rows)}
+    return [
+        Point(round_, rows[round_]["labels"], Estimate(**measure["average_precision"]))
+        for round_, measure in measures.items()
+        if measure is not None
+    ]
 
 
 def _measure(
-    campaign: Campaign, name: str, model: int, matcher: Trained, recorded: list[Point]
+    campaign: Campaign, name: str, model: int, recorded: list[Point]
 ) -> tuple[Measured, list[Point], float | None]:
     """The latest model over all pairs; earlier rounds again, with intervals, where that costs little."""
-    part, seed = campaign.task.splits[name], campaign.settings.seed
-    scan = _scan(campaign, part, model, matcher)
-    shown = _measured(part, scan, matcher, generator_for(seed, model, "report"))
+    split, seed = campaign.task.splits[name], campaign.settings.seed
+    scored = campaign.score(split, model)
+    shown = _measured(split, scored, generator_for(seed, model, "report"))
     by_round = {point.round: point for point in recorded}
     bought = {count.round: count.labelled for count in campaign.ledger.counts()}
-    labels = {number: sum(n for r, n in bought.items() if r <= number) for number in range(model + 1)}
+    labels = {round_: sum(n for r, n in bought.items() if r <= round_) for round_ in range(model + 1)}
     by_round[model] = Point(model, labels[model], shown.interval)
     start = None
-    if _is_frozen(campaign) and float(part.space.size) * campaign.learner.encoder.dimension <= CHEAP:
-        for number in tracked(range(model), "measuring earlier rounds"):
-            earlier = _scan(campaign, part, number, campaign.matcher(number))
-            measures = measure_exactly(earlier, part.positives)
-            if number == 0:
+    learner = campaign.trainer.learner  # of a frozen encoder: an earlier round costs a product of matrices
+    if learner.uses_frozen_rows and float(split.space.size) * learner.encoder.dimension <= CHEAP:
+        for round_ in tracked(range(model), "measuring earlier rounds"):
+            earlier = campaign.score(split, round_).scan
+            measures = measure_exactly(earlier, split.positives)
+            if round_ == 0:
                 start = measures.curve.average_precision()
                 continue
-            rng = generator_for(seed, number, "report")
-            by_round[number] = Point(
-                number, labels[number], _interval(part, earlier, measures.curve, _nearest(part, earlier), rng)
-            )
-    return shown, [by_round[number] for number in sorted(by_round)], start
+            near, rng = _nearest(split, earlier), generator_for(seed, round_, "report")
+            interval = _interval(split, earlier, measures.curve, near, rng)
+            by_round[round_] = Point(round_, labels[round_], interval)
+    return shown, [by_round[round_] for round_ in sorted(by_round)], start
 
 
-def _is_frozen(campaign: Campaign) -> bool:
-    """Whether all rounds share one encoder's embeddings, so that an earlier model costs a product."""
-    from pairsieve.models import ProjectionLearner
-
-    return isinstance(campaign.learner, ProjectionLearner)
-
-
-def _scan(campaign: Campaign, part: Split, number: int, matcher: Trained) -> Scan:
-    return campaign.scan(part.space, *campaign.embeddings(matcher, part, number))
-
-
-def _nearest(part: Split, scan: Scan) -> ScoredPairs:
+def _nearest(split: Split, scan: Scan) -> ScoredPairs:
     """The highest-scoring negatives."""
-    count = min(max(NEAR, 5 * len(part.positives)), part.space.size - len(part.positives))
-    return ExactSearch(scan).best(count, part.positives).pairs if count else ScoredPairs.empty()
+    count = min(max(NEAR, 5 * len(split.positives)), split.space.size - len(split.positives))
+    return ExactSearch(scan).best(count, split.positives).pairs if count else ScoredPairs.empty()
 
 
-def _interval(part: Split, scan: Scan, curve: Curve, near: ScoredPairs, rng: np.random.Generator) -> Estimate:
-    mine = ScoredPairs(part.positives, scan.scores(part.positives))
-    return text_interval(part.space, curve, mine, near, rng)
+def _interval(
+    split: Split, scan: Scan, curve: Curve, near: ScoredPairs, rng: np.random.Generator
+) -> Estimate:
+    of_positives = ScoredPairs(split.positives, scan.scores(split.positives))
+    return text_interval(split.space, curve, of_positives, near, rng)
 
 
-def _measured(part: Split, scan: Scan, matcher: Trained, rng: np.random.Generator) -> Measured:
-    measures = measure_exactly(scan, part.positives)
-    curve, mine = measures.curve, scan.scores(part.positives)
-    exact = {r: Estimate.exact(curve.precision_at_recall(r), measures.pairs) for r in RECALLS}
-    found = figures(
-        curve, measures.pairs, "exact", Estimate.exact(curve.average_precision(), measures.pairs), exact
-    )
-    balanced = min(len(part.positives), part.space.size - len(part.positives))
-    drawn = part.space.sample(balanced, rng, outside=part.positives)
+def _measured(split: Split, scored: ScoredSpace, rng: np.random.Generator) -> Measured:
+    scan, scorer = scored.scan, scored.scorer
+    measures = measure_exactly(scan, split.positives)
+    curve, of_positives = measures.curve, scan.scores(split.positives)
+    balanced = min(len(split.positives), split.space.size - len(split.positives))
+    drawn = split.space.sample(balanced, rng, outside=split.positives)
     few = {
-        ("stated pairs", "the pairs that the data states"): part.stated_negatives,
+        ("stated pairs", "the pairs that the data states"): split.stated_negatives,
         ("balanced sample", "every match and as many non-matches, drawn at random"): drawn,
     }
     samples = tuple(
-        Sample(
-            name,
-            what,
-            curve_from_scores(mine, scan.scores(negatives)),
-            balanced_figures(scan, part.positives, negatives),
-        )
+        Sample(name, what, curve_from_scores(of_positives, scan.scores(negatives)), claims)
         for (name, what), negatives in few.items()
-        if len(negatives)
+        if (claims := balanced_figures(scan, split.positives, negatives)) is not None
     )
-    near = _nearest(part, scan)
+    near = _nearest(split, scan)
     wrong = near.best(MISTAKES)
-    lost = np.argsort(mine, kind="stable")[:MISTAKES]  # ties by smaller id
-    missed = ScoredPairs(part.positives[np.sort(lost)], mine[np.sort(lost)])
+    lost = np.argsort(of_positives, kind="stable")[:MISTAKES]  # ties by smaller id
+    missed = ScoredPairs(split.positives[np.sort(lost)], of_positives[np.sort(lost)])
     return Measured(
-        found,
+        figures_of(curve, measures.pairs),
         curve,
         measures.histogram,
-        _interval(part, scan, curve, near, rng),
+        _interval(split, scan, curve, near, rng),
         samples,
-        _shown(part, wrong, matcher, True, lambda score: _rank_of_negative(score, mine, near.scores)),
-        _shown(part, missed, matcher, False, lambda score: _rank_of_match(score, curve)),
+        _shown(split, wrong, scorer, True, lambda at: _rank_of_negative(at, of_positives, near.scores)),
+        _shown(split, missed, scorer, False, lambda at: _rank_of_match(at, curve)),
     )
 
 
-def _rank_of_negative(score: float, mine: Scores, near: Scores) -> int | None:
+def _rank_of_negative(score: float, of_positives: Scores, near: Scores) -> int | None:
     """Pairs scoring as much or more; None where ties reach down to the last of the negatives at hand."""
     if near.min() >= score and len(near) >= NEAR:
         return None
-    return int((mine >= score).sum() + (near >= score).sum())
+    return int((of_positives >= score).sum() + (near >= score).sum())
 
 
 def _rank_of_match(score: float, curve: Curve) -> int:
@@ -351,9 +328,9 @@ def _rank_of_match(score: float, curve: Curve) -> int:
 
 
 def _shown(
-    part: Split,
+    split: Split,
     pairs: ScoredPairs,
-    matcher: Trained,
+    scorer: Scorer,
     highest: bool,
     rank: Callable[[float], int | None] = lambda score: None,
 ) -> tuple[ShownPair, ...]:
@@ -362,29 +339,24 @@ def _shown(
     left, right = (side.tolist() for side in pair_rows(pairs.ids[order]))
     return tuple(
         ShownPair(
-            part.left.keys[a],
-            part.left.texts[a],
-            part.right.keys[b],
-            part.right.texts[b],
+            split.left.keys[a],
+            split.left.texts[a],
+            split.right.keys[b],
+            split.right.texts[b],
             score,
-            probability(matcher.weight * score + matcher.bias),
+            float(scorer.probabilities(np.array([score]))[0]),
             rank(score),
         )
         for a, b, score in zip(left, right, pairs.scores[order].tolist())
     )
 
 
-def probability(logit: float) -> float:
-    """1 / (1 + e^-logit), without overflow."""
-    return 1 / (1 + math.exp(-logit)) if logit >= 0 else math.exp(logit) / (1 + math.exp(logit))
-
-
 # ── without truth ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _by_labels(campaign: Campaign, model: int, matcher: Trained) -> Labelled:
-    """The latest model over the labels given, for training and audit; all pairs where that costs little."""
-    part = campaign.split
+def _by_labels(campaign: Campaign, model: int) -> Labelled:
+    """The latest scorer over the labels given, for training and audit, and over all pairs beside them."""
+    split = campaign.split
     given = [campaign.ledger.labels(purpose) for purpose in ("train", "audit")]
     ids = np.concatenate([each[0] for each in given])
     labels = np.concatenate([each[1] for each in given])
@@ -392,71 +364,38 @@ def _by_labels(campaign: Campaign, model: int, matcher: Trained) -> Labelled:
     ids, labels = ids[order], labels[order]
     edges = np.linspace(-1.0, 1.0, 101, dtype=np.float32)
     edges[0], edges[-1] = -2.0, 2.0
-    unlabelled = None
-    if _is_frozen(campaign) or len(part.left) + len(part.right) <= FEW_TEXTS:
-        scan = _scan(campaign, part, model, matcher)
-        scores = scan.scores(ids)
-        in_all = -np.diff(scan.count_reaching(edges, words="counting all pairs"))
-        unlabelled = in_all - np.histogram(scores, edges)[0]
-    else:
-        matcher = campaign.plain_matcher(model)  # rivals would take embedding every text
-        scores = _scores_of(part, ids, matcher)
-    threshold = -matcher.bias / matcher.weight if matcher.weight > 0 else 1.0
-    said = ScoredPairs(ids, scores)
-    wrong = said.where(~labels & (scores >= threshold)).best(MISTAKES)
-    missed = said.where(labels & (scores < threshold))
-    missed = missed.closest(-2.0, MISTAKES)
+    scored = campaign.score(split, model)
+    scores = scored.scan.scores(ids)
+    in_all = -np.diff(scored.scan.count_reaching(edges, desc="counting all pairs"))
+    threshold = scored.scorer.even_odds
+    labelled = ScoredPairs(ids, scores)
+    wrong = labelled.where(~labels & (scores >= threshold)).best(MISTAKES)
+    missed = labelled.where(labels & (scores < threshold)).closest(-2.0, MISTAKES)
     return Labelled(
         edges,
         np.histogram(scores[labels], edges)[0],
         np.histogram(scores[~labels], edges)[0],
-        unlabelled,
-        _shown(part, wrong, matcher, True),
-        _shown(part, missed, matcher, False),
+        in_all - np.histogram(scores, edges)[0],
+        _shown(split, wrong, scored.scorer, True),
+        _shown(split, missed, scored.scorer, False),
     )
-
-
-def _scores_of(part: Split, ids: Ids, matcher: Trained) -> NDArray[np.float32]:
-    """Cosines of some pairs, embedding only their texts."""
-    left, right = pair_rows(ids)
-    rows, at = np.unique(left, return_inverse=True)
-    columns, to = np.unique(right, return_inverse=True)
-    mine = matcher.embed([part.left.texts[r] for r in rows.tolist()], "left")
-    side = "left" if part.space.symmetric else "right"
-    yours = matcher.embed([part.right.texts[c] for c in columns.tolist()], side)
-    scores: NDArray[np.float32] = np.einsum("ij,ij->i", mine[at], yours[to]).astype(np.float32)
-    return scores
 
 
 # ── words ────────────────────────────────────────────────────────────────────────────────
 
 
-def _estimate(row: dict[str, Any]) -> Estimate:
-    return Estimate(row["value"], row["low"], row["high"], row["n"], row["method"])
-
-
-def _state(status: dict[str, Any]) -> str:
-    step, folder = status["next"], status["campaign"]
-    return {
-        "finished": "Finished.",
-        "stopped": f"Stopped after round {step['round']}, as asked: {status.get('reason', '')}.",
-        "waiting": f"Waiting for {step['waiting']:,} labels of round {step['round']}.",
-        "ready": f"Not finished. Next: {step['step']} round {step['round']} (pairsieve run {folder}).",
-    }[status["state"]]
-
-
 def _advice(campaign: Campaign, status: dict[str, Any], split: str | None) -> str:
-    """What was said after the last round; without AP where that rests on a test split not asked for."""
-    said = [row["advice"] for row in status["rounds"] if "advice" in row]
-    if not said:
+    """The advice after the last round; without AP where that rests on a test split not asked for."""
+    advice = [row["advice"] for row in status["rounds"] if "advice" in row]
+    if not advice:
         return ""
     measured = next(iter(campaign.settings.measure_splits), "")
     if measured != SEALED or split == SEALED:
-        return str(said[-1]["sentence"])
-    bring = said[-1].get("next_positives")
+        return str(advice[-1]["sentence"])
+    bring = advice[-1].get("next_positives")
     if not bring:
         return ""
     return (
-        f"The next {said[-1]['next_labels']:,} labels should bring about {bring['value']:,.0f} "
+        f"The next {advice[-1]['next_labels']:,} labels should bring about {bring['value']:,.0f} "
         f"({bring['low']:,.0f} to {bring['high']:,.0f}) matches."
     )

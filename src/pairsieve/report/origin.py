@@ -1,4 +1,4 @@
-"""Could somebody else make the same campaign again? Its settings, fingerprints, versions and commands."""
+"""Provenance of a campaign: its settings, fingerprints, versions, and the commands to make it again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import shlex
 from dataclasses import dataclass
 from importlib import metadata
+from operator import attrgetter
 from typing import Any
 
 from pairsieve import __version__
@@ -15,23 +16,10 @@ from pairsieve.errors import PairsieveError
 from pairsieve.settings import CampaignSettings, settings_table
 
 PACKAGES = ("numpy", "torch", "transformers")
-OPTIONS = (  # of `pairsieve init`, in the order in which a person would write them
-    ("strategy", "--strategy"),
-    ("encoder", "--encoder"),
-    ("learner", "--learner"),
-    ("schedule.first_batch", "--first-batch"),
-    ("schedule.growth", "--growth"),
-    ("schedule.rounds", "--rounds"),
-    ("seed", "--seed"),
-    ("seed_set", "--seed-set"),
-    ("search", "--search"),
-    ("neighbours", "--neighbours"),
-    ("left_prefix", "--left-prefix"),
-    ("right_prefix", "--right-prefix"),
-    ("learning_rate", "--learning-rate"),
-    ("device", "--device"),
-    ("transitivity", "--transitivity"),
-    ("stop_when", "--stop-when"),
+OPTIONS = (  # settings with an option of `pairsieve init`, in the order in which a person would write them
+    *("strategy", "encoder", "learner", "schedule.first_batch", "schedule.growth", "schedule.rounds", "seed"),
+    *("seed_set", "search", "neighbours", "left_prefix", "right_prefix", "learning_rate", "device"),
+    *("transitivity", "stop_when"),
 )
 GIVEN_OTHERWISE = ("task", "task_fingerprint", "split", "measure_splits")
 
@@ -47,59 +35,46 @@ class Origin:
     commands: tuple[str, ...]
 
 
-def origin_of(campaign: Campaign, split: str | None, model: int, model_key: str) -> Origin:
+def origin_of(campaign: Campaign, split: str | None, model: int, fingerprint: str) -> Origin:
     """Everything that names the campaign's contents; `split` is the one the report measured."""
-    task, told = campaign.task, campaign.settings
+    task, settings = campaign.task, campaign.settings
     prints = {"task": task.fingerprint, "questions and answers": campaign.ledger.digest()}
     try:
-        prints["encoder, with how it is trained"] = campaign.learner.fingerprint
+        prints["encoder, with how it is trained"] = campaign.trainer.learner.fingerprint
     except PairsieveError:  # the encoder is not on this machine; the report says so elsewhere
         pass
-    if model_key:
-        prints[f"model of round {model}"] = model_key
-    shown = [name for name in task.splits if name in (told.split, split)]
+    if fingerprint:
+        prints[f"scorer of round {model}"] = fingerprint
+    shown = [name for name in task.splits if name in (settings.split, split)]
     about = {
         "name": task.name,
         "relation": task.relation,
         "provenance": task.provenance,
         "splits": {name: task.splits[name].counts() for name in shown},
     }
-    return Origin(_settings(told), prints, _versions(), about, _commands(campaign, split))
+    return Origin(_settings(settings), prints, _versions(), about, _commands(campaign, split))
 
 
-def _settings(told: CampaignSettings) -> tuple[tuple[str, str, str, bool], ...]:
+def _settings(settings: CampaignSettings) -> tuple[tuple[str, str, str, bool], ...]:
     rows = []
     for key, default, _, meaning in settings_table():
-        words = _words(_value(told, key))
+        words = _words(attrgetter(key)(settings))
         chosen = key not in GIVEN_OTHERWISE[:2] and words != default.strip('"')
         rows.append((key, without_password(words), meaning, chosen))
     return tuple(rows)
 
 
-def _value(told: CampaignSettings, key: str) -> Any:
-    part: Any = told
-    for name in key.split("."):
-        part = getattr(part, name)
-    return part
-
-
 def _words(value: Any) -> str:
     if value is None:
         return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if isinstance(value, tuple):
         return "[" + ", ".join(f'"{each}"' for each in value) + "]"
-    return str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def without_password(words: str) -> str:
     """A database's URL as it may be shown to others: `scheme://user:***@host`."""
-    return re.sub(r"(://[^/@\s:]*:)[^/@\s]*@|(password=)[^&\s]*", _starred, words)
-
-
-def _starred(found: re.Match[str]) -> str:
-    return f"{found[1]}***@" if found[1] else f"{found[2]}***"
+    return re.sub(r"(://[^/@\s:]*:)[^/@\s]*(?=@)|(password=)[^&\s]*", r"\1\2***", words)
 
 
 def _versions() -> dict[str, str]:
@@ -114,25 +89,22 @@ def _versions() -> dict[str, str]:
 
 def _commands(campaign: Campaign, split: str | None) -> tuple[str, ...]:
     """What to type, given the task folder, to have this campaign again."""
-    told, name = campaign.settings, shlex.quote(campaign.folder.resolve().name)
+    settings, name = campaign.settings, shlex.quote(campaign.folder.resolve().name)
     defaults = {key: default for key, default, _, _ in settings_table()}
-    words = ["pairsieve", "init", name, "--task", shlex.quote(told.task)]
-    if told.split != "train":
-        words += ["--split", told.split]
-    if told.measure_splits != ("dev",):
-        words += [word for each in told.measure_splits for word in ("--measure", each)]
-    for key, option in OPTIONS:
-        value = _value(told, key)
-        if value is None or _words(value) == defaults[key].strip('"'):
-            continue
-        words += [option] if value is True else [option, shlex.quote(_words(value))]
+    words = ["pairsieve", "init", name, "--task", shlex.quote(settings.task)]
+    if settings.split != "train":
+        words += ["--split", settings.split]
+    if settings.measure_splits != ("dev",):
+        words += [word for each in settings.measure_splits for word in ("--measure", each)]
+    values = {key: attrgetter(key)(settings) for key in defaults}
+    chosen = {key: _words(values[key]) for key in defaults if _words(values[key]) != defaults[key].strip('"')}
+    for key in OPTIONS:
+        if key in chosen and values[key] is not None:
+            words.append("--" + key.rpartition(".")[2].replace("_", "-"))
+            words += [] if values[key] is True else [shlex.quote(chosen[key])]
     lines = [" ".join(words)]
-    named = {key for key, _ in OPTIONS} | set(GIVEN_OTHERWISE)
-    by_hand = [
-        f"{key} = {without_password(_words(_value(told, key)))}"
-        for key in defaults
-        if key not in named and _words(_value(told, key)) != defaults[key].strip('"')
-    ]
+    others = [key for key in chosen if key not in (*OPTIONS, *GIVEN_OTHERWISE)]
+    by_hand = [f"{key} = {without_password(chosen[key])}" for key in others]
     if by_hand:
         lines.append(f"# then, in {name}/campaign.toml: {'; '.join(by_hand)}")
     lines.append(f"pairsieve run {name}")

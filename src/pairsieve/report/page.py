@@ -1,22 +1,18 @@
-"""How does a report read? One HTML page that needs nothing beside it: no script, no network, no other file.
+"""The HTML page of a report: self-contained, without script, network or other files.
 
 Every word that comes from a user (texts, keys, names, paths) passes through `_text`, and nothing else does.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pairsieve.contracts import Estimate
-from pairsieve.errors import InputError
+from pairsieve.files import write_bytes, write_errors
 from pairsieve.measure.figures import digits
 from pairsieve.report.facts import SEALED, Facts, Measured, Missing, ShownPair
 from pairsieve.report.pictures import Picture, pictures
@@ -33,46 +29,22 @@ def write_report(facts: Facts, out: Path) -> list[Path]:
     The page is written last. Pictures of an earlier report that this one does not have are removed.
     """
     drawn = pictures(facts)
-    try:
+    images = {f"{picture.name}.png": picture.png for picture in drawn}
+    with write_errors("the report", out, "Make room there, or choose another folder with `out`"):
         out.mkdir(parents=True, exist_ok=True)
-        for name in set(PICTURES) - {picture.name for picture in drawn}:
-            (out / f"{name}.png").unlink(missing_ok=True)
-        written = [_write(out / f"{picture.name}.png", picture.png) for picture in drawn]
-        return [_write(out / PAGE, page(facts, drawn).encode()), *written]
-    except OSError as error:
-        raise InputError(
-            "the report cannot be written",
-            where=str(out),
-            why=str(error),
-            remedy="Make room there, or choose another folder with --out",
-        ) from error
-
-
-def _write(path: Path, contents: bytes) -> Path:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
-    try:
-        unfinished.write_bytes(contents)
-        unfinished.replace(path)
-    finally:
-        with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-    return path
+        for name in {f"{name}.png" for name in PICTURES} - images.keys():
+            (out / name).unlink(missing_ok=True)
+        for name, contents in {**images, PAGE: page(facts, drawn).encode()}.items():
+            write_bytes(out / name, contents)
+    return [out / PAGE, *(out / name for name in images)]
 
 
 def page(facts: Facts, drawn: Sequence[Picture]) -> str:
     """The whole page."""
     style = resources.files("pairsieve.report").joinpath("style.css").read_text(encoding="utf-8")
-    parts = [
-        _head(facts),
-        _tiles(facts),
-        _missing(facts.missing),
-        _figures(drawn, _balanced(facts)),
-        _audits(facts),
-        _mistakes(facts),
-        _people(facts),
-        _origin(facts),
-    ]
-    body = "\n".join(part for part in parts if part)
+    top = (_head(facts), _tiles(facts), _missing(facts.missing), _figures(drawn, _balanced(facts)))
+    sections = (*top, _audits(facts), _mistakes(facts), _people(facts), _origin(facts))
+    body = "\n".join(filter(None, sections))
     name = _text(facts.name)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -84,7 +56,7 @@ def page(facts: Facts, drawn: Sequence[Picture]) -> str:
     )
 
 
-# ── its parts ───────────────────────────────────────────────────────────────────────────────────────
+# ── its sections ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def _head(facts: Facts) -> str:
@@ -94,46 +66,37 @@ def _head(facts: Facts) -> str:
     lines = [f"{question} Task {_text(task['name'])}, split {_text(pool.name)}. {_text(facts.state)}"]
     if facts.advice:
         lines.append(_text(facts.advice))
-    kicker = "pairsieve report" + (
-        f" · last label {_text(facts.last_label[:10])}" if facts.last_label else ""
-    )
+    last = f" · last label {_text(facts.last_label[:10])}" if facts.last_label else ""
     words = "".join(f'<p class="lead">{line}</p>' for line in lines)
-    return f'<header><p class="kicker">{kicker}</p><h1>{_text(facts.name)}</h1>{words}</header>'
+    return f'<header><p class="kicker">pairsieve report{last}</p><h1>{_text(facts.name)}</h1>{words}</header>'
 
 
 def _tiles(facts: Facts) -> str:
     tiles = [
-        ("Labels bought", f"{facts.labels:,}", f"of a budget of {facts.budget:,}"),
+        ("Labels", f"{facts.labels:,}", f"of a budget of {facts.budget:,}"),
         ("Matches found", f"{facts.positives:,}", _share(facts.positives, facts.labels)),
     ]
     measured = facts.measured
     if measured is not None:
-        made, interval = measured.figures, measured.interval
-        over = f"over all {made['pairs']:,} pairs of {_text(facts.split or '')}"
-        over += "" if facts.held_out else " (not held out)"
-        best, at = made["best_f1"], made["precision_at_recall"]["0.2"]["value"]
+        figures, interval = measured.figures, measured.interval
+        best, at = figures.best_f1, figures.precision_at_recall[0.2].value
+        one_in, split = f"{figures.pairs / figures.positives:,.0f}", _text(facts.split or "")
+        over = f"over all {figures.pairs:,} pairs of {split}{'' if facts.held_out else ' (not held out)'}"
+        range_ = f"{digits(interval.low)} to {digits(interval.high)}"
         tiles += [
-            ("Average precision", digits(interval.value), f"{over}; {_range(interval)} on other such texts"),
+            ("Average precision", digits(interval.value), f"{over}; {range_} on other such texts"),
             ("Precision at recall 0.2", digits(at), over),
-            ("Best F1", digits(best["value"]), f"at a score of {best['threshold']:.3f}"),
-            (
-                "One match in",
-                f"{made['pairs'] / made['positives']:,.0f}",
-                f"pairs of {_text(facts.split or '')}",
-            ),
+            ("Best F1", digits(best.value), f"at a score of {best.threshold:.3f}"),
+            ("One match in", one_in, f"pairs of {split}"),
         ]
     elif facts.audits:
         last = facts.audits[-1]
-        for name, words in (
-            ("average_precision", "Average precision"),
-            ("precision", "Precision"),
-            ("recall", "Recall"),
-        ):
-            held = last[name]
-            told = f"{digits(held['low'])} to {digits(held['high'])}, by {last['labels']:,} audit labels"
+        for name in ("average_precision", "precision", "recall"):
+            held, words = last[name], name.replace("_", " ").capitalize()
+            basis = f"{digits(held['low'])} to {digits(held['high'])}, by {last['labels']:,} audit labels"
             if held["low"] == held["high"]:  # of precision, where everything above the line was asked
-                told = "exact: every such pair is labelled"
-            tiles.append((words, digits(held["value"]), told))
+                basis = "exact: every such pair is labelled"
+            tiles.append((words, digits(held["value"]), basis))
     rows = "".join(
         f"<div><dt>{name}</dt><dd>{value}<small>{more}</small></dd></div>" for name, value, more in tiles
     )
@@ -146,57 +109,49 @@ def _missing(missing: Iterable[Missing]) -> str:
         f"<code>{_text(each.how)}</code></span></li>"
         for each in missing
     )
-    if not rows:
-        return ""
-    return f'<section class="note"><h2>What is missing here</h2><ul>{rows}</ul></section>'
+    return f'<section class="note"><h2>What is missing here</h2><ul>{rows}</ul></section>' if rows else ""
 
 
 def _figures(drawn: Sequence[Picture], beside: str) -> str:
     if not drawn:
         return ""
-    made = "".join(
+    drawn_figures = "".join(
         f'<figure id="{picture.name}"><h2>{picture.title}</h2>{picture.svg}<figcaption>{_text(picture.words)}'
         f"</figcaption><details><summary>The numbers</summary>{_table(picture.columns, picture.rows)}"
         "</details></figure>"
         for picture in drawn
     )
-    return f'<section class="figures">{made}{beside}</section>'
+    return f'<section class="figures">{drawn_figures}{beside}</section>'
 
 
 def _balanced(facts: Facts) -> str:
     measured = facts.measured
     if measured is None or not measured.samples:
         return ""
-    made, claims = measured.figures, [sample.claims for sample in measured.samples]
+    figures, claims = measured.figures, [sample.claims for sample in measured.samples]
+    ap = figures.average_precision.value
     rows = [
-        ("Pairs", f"{made['pairs']:,}", *(f"{each['pairs']:,}" for each in claims)),
-        ("Matches among them", f"{made['positives']:,}", *(f"{each['positives']:,}" for each in claims)),
-        (
-            "Average precision",
-            digits(made["average_precision"]["value"]),
-            *(digits(each["average_precision"]) for each in claims),
-        ),
-        ("Best F1", digits(made["best_f1"]["value"]), *(digits(each["best_f1"]["value"]) for each in claims)),
-        ("Accuracy at that F1", digits(_accuracy(measured)), *(digits(each["accuracy"]) for each in claims)),
+        ("Pairs", f"{figures.pairs:,}", *(f"{each.pairs:,}" for each in claims)),
+        ("Matches among them", f"{figures.positives:,}", *(f"{each.positives:,}" for each in claims)),
+        ("Average precision", digits(ap), *(digits(each.average_precision) for each in claims)),
+        ("Best F1", digits(figures.best_f1.value), *(digits(each.best_f1.value) for each in claims)),
+        ("Accuracy at that F1", digits(_accuracy(measured)), *(digits(each.accuracy) for each in claims)),
     ]
     meant = "; ".join(f"{sample.name}: {sample.what}" for sample in measured.samples)
-    words = (
-        f"{meant[:1].upper()}{meant[1:]}. The scores are the same, only the pairs counted differ. Judge the "
-        "model by all pairs."
-    )
+    words = f"{meant[:1].upper()}{meant[1:]}. The scores are the same, only the pairs counted differ. "
+    words += "Judge the model by all pairs."
     if not facts.held_out:
         words += f" Not held out: pairs of {facts.split} could be asked about and trained on. Too good."
-    names = [sample.name.capitalize() for sample in measured.samples]
-    table = _table(("", "All pairs", *names), rows)
-    title = "What fewer pairs would claim"
-    return f'<div class="card"><h2>{title}</h2>{table}<p class="muted">{_text(words)}</p></div>'
+    table = _table(("", "All pairs", *(sample.name.capitalize() for sample in measured.samples)), rows)
+    title = "<h2>What fewer pairs would claim</h2>"
+    return f'<div class="card">{title}{table}<p class="muted">{_text(words)}</p></div>'
 
 
 def _accuracy(measured: Measured) -> float:
     """Share of all pairs called right at the best F1: (pairs - missed - false alarms) / pairs."""
-    best, pairs = measured.figures["best_f1"], measured.figures["pairs"]
-    found = best["recall"] * measured.curve.positives
-    false = found / best["precision"] - found if best["precision"] > 0 else 0.0
+    best, pairs = measured.curve.best_f1(), measured.figures.pairs
+    found = best.recall * measured.curve.positives
+    false = found / best.precision - found if best.precision > 0 else 0.0
     return float((pairs - (measured.curve.positives - found) - false) / pairs)
 
 
@@ -205,17 +160,9 @@ def _audits(facts: Facts) -> str:
         return ""
     rows = []
     for audit in facts.audits:
-        told = [_interval(audit[name]) for name in ("precision", "recall", "average_precision")]
-        matches = audit["positives"]
-        rows.append(
-            (
-                str(audit["round"]),
-                f"{audit['labels']:,}",
-                f"{audit['threshold']:.4f}",
-                *told,
-                f"{matches['value']:,.0f} ({matches['low']:,.0f} to {matches['high']:,.0f})",
-            )
-        )
+        about = (str(audit["round"]), f"{audit['labels']:,}", f"{audit['threshold']:.4f}")
+        estimates = [_interval(audit[name]) for name in ("precision", "recall", "average_precision")]
+        rows.append((*about, *estimates, _interval(audit["positives"], "{:,.0f}".format)))
     columns = ("Round", "Labels", "From score", "Precision", "Recall", "Average precision", "Matches in all")
     words = (
         f"Measured over all pairs of {_text(facts.pool.name)} by labels drawn with known chances, never used "
@@ -273,8 +220,7 @@ def _people(facts: Facts) -> str:
         (who, *(f"{given[kind]:,}" for kind in ("match", "no_match", "unsure")))
         for who, given in people.answers.items()
     ]
-    if people.agreement is not None:
-        alpha = people.agreement
+    if (alpha := people.agreement) is not None:
         words = (
             f"On the {alpha.n:,} pairs that two or more decided, Krippendorff’s α is {alpha.value:.2f} "
             f"({alpha.low:.2f} to {alpha.high:.2f}): 1 is perfect agreement, 0 is chance."
@@ -289,23 +235,17 @@ def _people(facts: Facts) -> str:
 
 def _origin(facts: Facts) -> str:
     origin = facts.origin
-    commands = "\n".join(_text(line) for line in origin.commands)
+    commands = "\n".join(map(_text, origin.commands))
     settings = "".join(
         f"<tr{' class=chosen' if chosen else ''}><td><code>{_text(key)}</code></td>"
         f"<td>{_text(value) or '–'}</td><td>{_text(meaning)}</td></tr>"
         for key, value, meaning, chosen in origin.settings
     )
     prints = _table(("What", "Fingerprint (sha256)"), list(origin.fingerprints.items()), numbers=False)
-    splits = _table(
-        ("Split", "Left texts", "Right texts", "Pairs", "Known matches", "Stated non-matches"),
-        [
-            (
-                name,
-                *(f"{row[key]:,}" for key in ("left", "right", "pairs", "positives", "stated_negatives")),
-            )
-            for name, row in origin.task["splits"].items()
-        ],
-    )
+    columns = ("Split", "Left texts", "Right texts", "Pairs", "Known matches", "Stated non-matches")
+    counts = ("left", "right", "pairs", "positives", "stated_negatives")
+    of_splits = origin.task["splits"].items()
+    splits = _table(columns, [(name, *(f"{row[count]:,}" for count in counts)) for name, row in of_splits])
     provenance = _text(json.dumps(origin.task["provenance"], ensure_ascii=False, sort_keys=True), 2000)
     versions = ", ".join(f"{_text(name)} {_text(version)}" for name, version in origin.versions.items())
     sealed = "" if facts.split == SEALED else " The test split was not looked at."
@@ -341,13 +281,9 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool 
     )
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f}\u00a0% of the labels" if whole else "no label yet"
+def _share(count: int, whole: int) -> str:
+    return f"{100 * count / whole:.1f}\u00a0% of the labels" if whole else "no label yet"
 
 
-def _range(estimate: Estimate) -> str:
-    return f"{digits(estimate.low)} to {digits(estimate.high)}"
-
-
-def _interval(held: dict[str, Any]) -> str:
-    return f"{digits(held['value'])} ({digits(held['low'])} to {digits(held['high'])})"
+def _interval(held: dict[str, Any], shown: Callable[[float], str] = digits) -> str:
+    return f"{shown(held['value'])} ({shown(held['low'])} to {shown(held['high'])})"

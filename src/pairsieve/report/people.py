@@ -1,15 +1,19 @@
-"""Who answered, and how far do they agree?"""
+"""Who answered, how much, and inter-annotator agreement."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pairsieve.campaign import Campaign
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.measure.agreement import MISSING, alpha_estimate
+
+KINDS = {"match": 1, "no_match": 0, "unsure": None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,24 +27,15 @@ class People:
 
 def people_of(campaign: Campaign) -> People | None:
     """Who answered; None where only the task's own truth did."""
-    said = campaign.ledger.answers_by_person()
-    if not set(said) - {"truth"}:
+    by_person = campaign.ledger.answers_by_person()
+    if not set(by_person) - {"truth"}:
         return None
-    answers = {
-        who: {
-            "match": sum(label == 1 for label in given.values()),
-            "no_match": sum(label == 0 for label in given.values()),
-            "unsure": sum(label is None for label in given.values()),
-        }
-        for who, given in sorted(said.items())
-    }
-    names = sorted(said)
-    pairs = sorted({pair for given in said.values() for pair in given})
-    place = {pair: at for at, pair in enumerate(pairs)}
-    ratings = np.full((len(pairs), len(names)), MISSING, np.int64)
-    for column, who in enumerate(names):
-        for pair, label in said[who].items():
-            ratings[place[pair], column] = MISSING if label is None else label
+    answers, votes = {}, dict[int, dict[str, int | None]]()
+    for who, given in sorted(by_person.items()):
+        answers[who] = {kind: list(given.values()).count(label) for kind, label in KINDS.items()}
+        for pair, label in given.items():
+            votes.setdefault(pair, {})[who] = label
+    ratings = ratings_table([votes[pair] for pair in sorted(votes)])
     compared = ratings[(ratings != MISSING).sum(axis=1) >= 2]
     agreement = None
     if len(compared):
@@ -48,3 +43,11 @@ def people_of(campaign: Campaign) -> People | None:
         found = alpha_estimate(compared, generator_for(campaign.settings.seed, 0, "report"), repeats)
         agreement = None if math.isnan(found.value) else found
     return People(answers, agreement, len(campaign.ledger.disputed()))
+
+
+def ratings_table(votes: Sequence[Mapping[str, int | None]]) -> NDArray[np.int64]:
+    """(pairs, people): the label of each pair by each person, by name; MISSING where unsure or not given."""
+    names = sorted({name for given in votes for name in given})
+    labels = [[given.get(name) for name in names] for given in votes]
+    rows = [[MISSING if label is None else label for label in row] for row in labels]
+    return np.array(rows, np.int64).reshape(len(votes), len(names))

@@ -1,4 +1,4 @@
-"""Which pictures does a report show, and what does each say to somebody who cannot see it?
+"""Pictures of a report: learning curve, precision-recall curve, score histogram, seconds; with alt texts.
 
 A picture is drawn once and written twice: as a PNG in ink on white, and as an SVG whose colours are the
 page's own variables, so that it turns dark with the page. Pictures are small, so that their words can be
@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,14 +49,8 @@ class Picture:
 
 def pictures(facts: Facts) -> list[Picture]:
     """Every picture that the facts allow, in the order of reading."""
-    made = [
-        _learning_curve(facts),
-        _matches_per_round(facts),
-        _precision_recall(facts),
-        _scores(facts),
-        _seconds(facts),
-    ]
-    return [picture for picture in made if picture is not None]
+    kinds = (_learning_curve, _matches_per_round, _precision_recall, _scores, _seconds)
+    return [picture for kind in kinds if (picture := kind(facts)) is not None]
 
 
 # ── the pictures ────────────────────────────────────────────────────────────────────────────────────
@@ -73,21 +66,13 @@ def _learning_curve(facts: Facts) -> Picture | None:
     def draw(axes: Any) -> None:
         labels, values = [p.labels for p in points], np.array([p.ap.value for p in points])
         low, high = (np.array([getattr(p.ap, end) for p in points]) for end in ("low", "high"))
-        axes.errorbar(
-            labels,
-            values,
-            yerr=np.maximum([values - low, high - values], 0),
-            fmt="o-",
-            color=INKS["series-0"],
-            ecolor=INKS["series-0"],
-            elinewidth=1,
-            capsize=3,
-            markersize=4,
-        )
+        ends = np.maximum([values - low, high - values], 0)
+        look = {"color": INKS["series-0"], "ecolor": INKS["series-0"], "elinewidth": 1, "capsize": 3}
+        axes.errorbar(labels, values, yerr=ends, fmt="o-", markersize=4, **look)
         if facts.start is not None:
             axes.axhline(facts.start, color=INKS["muted"], lw=1, ls=":", label="before any label")
             axes.legend(loc="best")
-        axes.set(xlabel="labels bought", ylabel="average precision", ylim=(0, None), xlim=(0, None))
+        axes.set(xlabel="labels", ylabel="average precision", ylim=(0, None), xlim=(0, None))
         _thousands(axes)
 
     last = points[-1]
@@ -98,7 +83,7 @@ def _learning_curve(facts: Facts) -> Picture | None:
         for p in points
     )
     columns = ("Round", "Labels", "AP", "From", "To")
-    return _picture("learning-curve", "Quality by labels bought", f"{words}.", draw, columns, rows)
+    return _picture("learning-curve", "Quality by number of labels", f"{words}.", draw, columns, rows)
 
 
 def _matches_per_round(facts: Facts) -> Picture | None:
@@ -112,16 +97,9 @@ def _matches_per_round(facts: Facts) -> Picture | None:
         others = np.subtract(labelled, matches)
         axes.bar(rounds, matches, color=INKS["series-2"], label="matches", width=0.7)
         axes.bar(rounds, others, bottom=matches, color=INKS["line"], label="others", width=0.7)
-        for number, found, asked in zip(rounds, matches, labelled):
-            axes.annotate(
-                _percent(found / asked),
-                (number, asked),
-                (0, 2),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8,
-                color=INKS["muted"],
-            )
+        look = {"textcoords": "offset points", "ha": "center", "fontsize": 8, "color": INKS["muted"]}
+        for round_, found, asked in zip(rounds, matches, labelled):
+            axes.annotate(_percent(found / asked), (round_, asked), (0, 2), **look)
         axes.set(xlabel="round", ylabel="labels of the round")
         axes.margins(y=0.12)
         _whole_numbers(axes)
@@ -139,21 +117,15 @@ def _matches_per_round(facts: Facts) -> Picture | None:
         (str(c.round), f"{c.labelled:,}", f"{c.positives:,}", _percent(c.positives / c.labelled))
         for c in counts
     )
-    return _picture(
-        "matches-per-round",
-        "Matches in each round’s labels",
-        words,
-        draw,
-        ("Round", "Labels", "Matches", "Share"),
-        rows,
-    )
+    columns = ("Round", "Labels", "Matches", "Share")
+    return _picture("matches-per-round", "Matches in each round’s labels", words, draw, columns, rows)
 
 
 def _precision_recall(facts: Facts) -> Picture | None:
     measured = facts.measured
     if measured is None:
         return None
-    pairs, ap = measured.figures["pairs"], measured.curve.average_precision()
+    pairs, ap = measured.figures.pairs, measured.curve.average_precision()
     few = [(sample, sample.curve.average_precision()) for sample in measured.samples]
 
     def draw(axes: Any) -> None:
@@ -184,14 +156,12 @@ def _scores(facts: Facts) -> Picture | None:
         edges, where = held.edges, f"all pairs of {facts.split}"
         groups = [("non-matches", held.negatives, "series-1"), ("matches", held.positives, "series-2")]
     elif facts.labelled is not None:
-        mine = facts.labelled
-        edges, where = mine.edges, f"pairs of {facts.pool.name}"
-        groups = [
-            ("labelled no match", mine.others, "series-1"),
-            ("labelled match", mine.matches, "series-2"),
-        ]
-        if mine.unlabelled is not None:
-            groups.insert(0, ("no label", mine.unlabelled, "muted"))
+        given = facts.labelled
+        edges, where = given.edges, f"pairs of {facts.pool.name}"
+        groups = [("labelled no match", given.others, "series-1")]
+        groups.append(("labelled match", given.matches, "series-2"))
+        if given.unlabelled is not None:
+            groups.insert(0, ("no label", given.unlabelled, "muted"))
     else:
         return None
     ends = np.clip(edges.astype(float), -1, 1)
@@ -230,17 +200,14 @@ def _seconds(facts: Facts) -> Picture | None:
     if not facts.seconds:
         return None
     rounds = sorted(facts.seconds)
-    phases = [p for p in PHASES if any(p in facts.seconds[number] for number in rounds)]
-    spent = {
-        phase: np.array([facts.seconds[number].get(phase, 0.0) for number in rounds]) for phase in phases
-    }
+    phases = [p for p in PHASES if any(p in facts.seconds[round_] for round_ in rounds)]
+    spent = {p: np.array([facts.seconds[round_].get(p, 0.0) for round_ in rounds]) for p in phases}
 
     def draw(axes: Any) -> None:
         bottom = np.zeros(len(rounds))
         for at, phase in enumerate(phases):
-            axes.bar(
-                rounds, spent[phase], bottom=bottom, width=0.7, label=phase, color=INKS[f"series-{at % 4}"]
-            )
+            ink = INKS[f"series-{at % 4}"]
+            axes.bar(rounds, spent[phase], bottom=bottom, width=0.7, label=phase, color=ink)
             bottom = bottom + spent[phase]
         axes.set(xlabel="round", ylabel="seconds")
         axes.margins(y=0.25)
@@ -254,8 +221,7 @@ def _seconds(facts: Facts) -> Picture | None:
         "Waiting for people is not counted."
     )
     rows = tuple(
-        (str(number), *(f"{facts.seconds[number].get(phase, 0.0):.1f}" for phase in phases))
-        for number in rounds
+        (str(round_), *(f"{spent[phase][at]:.1f}" for phase in phases)) for at, round_ in enumerate(rounds)
     )
     return _picture("seconds", "Seconds by phase", words, draw, ("Round", *phases), rows)
 
@@ -263,23 +229,16 @@ def _seconds(facts: Facts) -> Picture | None:
 # ── drawing ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@contextmanager
-def _look() -> Iterator[None]:
+def _look() -> dict[str, Any]:
     """Matplotlib's settings for the time of drawing; whoever calls us keeps their own."""
-    from matplotlib import rc_context
-
-    settings = {
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.edgecolor": INKS["muted"],
-        "axes.labelcolor": INKS["muted"],
+    lines = ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    return {
+        **dict.fromkeys(lines, INKS["muted"]),
+        **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
+        **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
         "axes.prop_cycle": f"cycler('color', ['{INKS['series-0']}'])",
         "text.color": INKS["ink"],
-        "xtick.color": INKS["muted"],
-        "ytick.color": INKS["muted"],
         "grid.color": INKS["line"],
-        "axes.grid": True,
-        "axes.axisbelow": True,
         "grid.linewidth": 0.6,
         "font.family": ["DejaVu Sans"],
         "font.size": 9,
@@ -289,8 +248,6 @@ def _look() -> Iterator[None]:
         "legend.framealpha": 0.8,
         "svg.fonttype": "none",
     }
-    with rc_context(settings):
-        yield
 
 
 def _picture(
@@ -304,7 +261,7 @@ def _picture(
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with _look():
+    with rc_context(_look()):
         figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
         draw(figure.subplots())
         png, svg = io.BytesIO(), io.StringIO()
@@ -336,9 +293,7 @@ def _thousands(axes: Any, x: bool = True) -> None:
 
     if x:
         axes.xaxis.set_major_locator(MaxNLocator(5))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    else:
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    (axes.xaxis if x else axes.yaxis).set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
 def _whole_numbers(axes: Any) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pairsieve.errors import InputError
+from pairsieve.files import atomic_file, write_errors
 from pairsieve.measure.curve import Curve
 from pairsieve.measure.figures import digits
 
@@ -51,24 +50,24 @@ def pr_curve(
 def learning_curves(
     runs: Mapping[str, Sequence[Mapping[str, Any]]], path: Path, title: str, start: float | None = None
 ) -> None:
-    """AP over all pairs and matches found, against labels bought. `runs`: name -> one row a round."""
+    """AP over all pairs and matches found, by number of labels. `runs`: name -> one row a round."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     figure, (left, right) = _figure(10, 4.2, columns=2)
-    for number, (name, rows) in enumerate(runs.items()):
-        color = INK.get(name, OTHERS[number % len(OTHERS)])
+    for position, (name, rows) in enumerate(runs.items()):
+        color = INK.get(name, OTHERS[position % len(OTHERS)])
         labels = [row["labels"] for row in rows]
         left.plot(labels, [row["average_precision"] for row in rows], "o-", color=color, label=name, lw=2)
         right.plot(labels, [row["positives"] for row in rows], "o-", color=color, label=name, lw=2)
     if start is not None and not math.isnan(start):
         left.axhline(start, color="#444444", lw=1, ls=":", label="before any label")
-    left.set(xlabel="labels bought", ylabel="average precision over all pairs", ylim=(0, None))
-    right.set(xlabel="labels bought", ylabel="matches found", ylim=(0, None))
+    left.set(xlabel="labels", ylabel="average precision over all pairs", ylim=(0, None))
+    right.set(xlabel="labels", ylabel="matches found", ylim=(0, None))
     for axes in (left, right):
         axes.grid(alpha=0.25, lw=0.5)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.yaxis.set_major_locator(MaxNLocator(6))
-    right.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    for axis in (left.xaxis, right.xaxis, right.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     left.legend(frameon=False)
     figure.suptitle(title, x=0.01, ha="left", parse_math=False)
     save(figure, path)
@@ -78,17 +77,13 @@ def check_plot(path: Path) -> str:
     """The picture's format by its suffix (png without one); an error where it could not be written."""
     kind = path.suffix.lstrip(".").lower() or "png"
     if kind not in FORMATS:
-        raise InputError(
-            f"no plot is written as .{kind}", where=str(path), remedy=f"Call it .{', .'.join(FORMATS)}"
-        )
+        remedy = f"Call it .{', .'.join(FORMATS)}"
+        raise InputError(f"no plot is written as .{kind}", where=str(path), remedy=remedy)
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if path.is_dir() or not above.is_dir():
-        raise InputError(
-            "no plot can be written there",
-            where=str(path),
-            why="it is a folder" if path.is_dir() else f"{above} is a file",
-            remedy="Give the name of a file to write",
-        )
+        why = "it is a folder" if path.is_dir() else f"{above} is a file"
+        remedy = "Give the name of a file to write"
+        raise InputError("no plot can be written there", where=str(path), why=why, remedy=remedy)
     return kind
 
 
@@ -110,16 +105,7 @@ def _figure(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write beside the target, then rename: a plot is there whole or not at all."""
+    """Write a plot, whole or not at all."""
     kind = check_plot(path)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with write_errors("the plot", path, "Choose another file"), atomic_file(path) as unfinished:
         figure.savefig(unfinished, dpi=150, format=kind)
-        unfinished.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        raise InputError(
-            "the plot cannot be written", where=str(path), why=str(error), remedy="Choose another file"
-        ) from error

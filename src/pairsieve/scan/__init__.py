@@ -1,23 +1,26 @@
-"""How is every pair visited, exactly? One pass over tiles of a matrix product, on CPU or CUDA.
+"""Exact scans of every pair: one pass over tiles of a matrix product, on CPU or CUDA.
 
 Selection and measurement stand on three questions: how many pairs reach each threshold, which pairs lie
 in a range of scores, and who are a row's nearest. The score is the cosine, as float32; or, where rows come
-with lengths (`search/crowding.py`), their product. Spaces that cost little are multiplied in float64 and
+with lengths (hubness correction), their product. Spaces that cost little are multiplied in float64 and
 rounded, so that cosines that are equal on paper are equal here; larger ones in float32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
-from pairsieve.pairs import Ids, PairSpace, Scores
+from pairsieve.pairs import Ids, PairSpace, Rows, Scores
 
-LONGEST = 2**0.5  # of a row, where lengths count
+Take: TypeAlias = Callable[[Ids, Scores], None]  # is handed pairs with their scores, piece by piece
+Neighbours: TypeAlias = tuple[Rows, Scores]  # right rows (n, count), -1 where there are fewer, and scores
+
+MAX_ROW_LENGTH = 2**0.5  # of a row, where lengths count
 DOUBLE_BELOW = 5e10  # multiply-adds of a pass; float64 costs twice the time, below this under a second
 
 
@@ -28,16 +31,9 @@ class Scan(Protocol):
     device: str
 
     def scores(self, ids: Ids) -> Scores: ...
-
-    def count_reaching(self, thresholds: NDArray[np.float32], words: str = ...) -> NDArray[np.int64]: ...
-
-    def collect(
-        self, low: float, high: float, take: Callable[[Ids, Scores], None], words: str = ...
-    ) -> None: ...
-
-    def neighbours(
-        self, count: int, rows: NDArray[np.int64] | None = None, words: str = ...
-    ) -> tuple[NDArray[np.int64], Scores]: ...
+    def count_reaching(self, thresholds: Scores, desc: str = ...) -> NDArray[np.int64]: ...
+    def collect(self, low: float, high: float, take: Take, desc: str = ...) -> None: ...
+    def neighbours(self, count: int, rows: Rows | None = None, desc: str = ...) -> Neighbours: ...
 
 
 def open_scan(
@@ -51,7 +47,7 @@ def open_scan(
 ) -> Scan:
     """A scan of `space` by the cosine of its embeddings: `left` (n, d), and `right` (m, d) for two sides.
 
-    With `lengths` the rows' lengths count: none may be above `LONGEST`, and the score is the inner product.
+    With `lengths` the rows' lengths count: none may be above `MAX_ROW_LENGTH`; the score is the product.
     """
     rows, columns = space.shape
     other = left if right is None or space.symmetric else right
@@ -73,20 +69,19 @@ def open_scan(
     from pairsieve.scan.cpu import CpuScan
 
     kind = np.float64 if double else np.float32
-    mine = ready_rows(left, kind, lengths)
-    yours = mine if other is left else ready_rows(other, kind, lengths)
-
-    scan = CpuScan(space, mine, yours, double=double, threads=threads)
+    left_rows = ready_rows(left, kind, lengths)
+    right_rows = left_rows if other is left else ready_rows(other, kind, lengths)
+    scan = CpuScan(space, left_rows, right_rows, double=double, threads=threads)
     return Doubled(scan) if lengths else scan
 
 
 def ready_rows(matrix: NDArray[Any], kind: Any, lengths: bool) -> NDArray[Any]:
-    """Rows as a scan on the CPU multiplies them: of length one, or, where `lengths` count, by `LONGEST`."""
+    """Rows as a scan on the CPU multiplies them: of length one, or, with `lengths`, over `MAX_ROW_LENGTH`."""
     if not lengths:
         return unit_rows(matrix, kind)
     out = np.empty(matrix.shape, kind)
     for first in range(0, len(matrix), 65536):
-        part = matrix[first : first + 65536].astype(np.float64) / LONGEST
+        part = matrix[first : first + 65536].astype(np.float64) / MAX_ROW_LENGTH
         check_short(float(np.einsum("ij,ij->i", part, part).max(initial=0.0)))
         out[first : first + 65536] = part
     return out
@@ -96,8 +91,8 @@ def check_short(longest: float) -> None:
     """Refuse rows whose longest, given squared, is above one: every bound on rounding rests on that."""
     if not longest <= 1.0 + 1e-5:
         raise InputError(
-            f"a row of length {LONGEST * longest**0.5:.4g}",
-            why=f"where the lengths of rows count, none may be above {LONGEST:.4g}",
+            f"a row of length {MAX_ROW_LENGTH * longest**0.5:.4g}",
+            why=f"where the lengths of rows count, none may be above {MAX_ROW_LENGTH:.4g}",
             remedy="Divide all rows by the longest one's length",
         )
 
@@ -112,24 +107,18 @@ class Doubled:
         scores: Scores = 2 * self.half.scores(ids)
         return scores
 
-    def count_reaching(self, thresholds: NDArray[np.float32], words: str = "all pairs") -> NDArray[np.int64]:
-        reached: NDArray[np.int64] = self.half.count_reaching(thresholds / np.float32(2), words)
+    def count_reaching(self, thresholds: NDArray[np.float32], desc: str = "all pairs") -> NDArray[np.int64]:
+        reached: NDArray[np.int64] = self.half.count_reaching(thresholds / np.float32(2), desc)
         return reached
 
-    def collect(
-        self, low: float, high: float, take: Callable[[Ids, Scores], None], words: str = "collecting"
-    ) -> None:
-        self.half.collect(low / 2, high / 2, lambda ids, scores: take(ids, 2 * scores), words)
+    def collect(self, low: float, high: float, take: Take, desc: str = "collecting") -> None:
+        self.half.collect(low / 2, high / 2, lambda ids, scores: take(ids, 2 * scores), desc)
 
-    def neighbours(
-        self, count: int, rows: NDArray[np.int64] | None = None, words: str = "neighbours"
-    ) -> tuple[NDArray[np.int64], Scores]:
-        columns, scores = self.half.neighbours(count, rows, words)
+    def neighbours(self, count: int, rows: Rows | None = None, desc: str = "neighbours") -> Neighbours:
+        columns, scores = self.half.neighbours(count, rows, desc)
         return columns, 2 * scores
 
-    def select(
-        self, centre: float | None, count: int, beside: int, take: Callable[[Ids, Scores], None]
-    ) -> bool:
+    def select(self, centre: float | None, count: int, beside: int, take: Take) -> bool:
         """As the scan's own does, where it has such a way; False, and nothing handed over, where not."""
         select = getattr(self.half, "select", None)
         if select is None:

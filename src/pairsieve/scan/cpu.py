@@ -1,4 +1,4 @@
-"""How are all pairs visited on a CPU? Tiles of one matrix product, each consumed while it is in cache.
+"""Exact scans on the CPU: tiles of one matrix product, each consumed while it is in cache.
 
 Every tile has the same shape, zero-padded at the edges, so that the product's arithmetic does not
 depend on where a pair stands: equal rows give equal scores to the bit, everywhere, and `scores` of chosen
@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from pairsieve.pairs import Ids, PairSpace, Scores, pair_rows
+from pairsieve.pairs import Ids, PairSpace, Rows, Scores, pair_rows
 from pairsieve.progress import bar
+from pairsieve.scan import Neighbours, Take, kernels, screen
 from pairsieve.scan.threads import cores, in_threads, single_thread
-
-if TYPE_CHECKING:
-    import torch
 
 TILE = 1024
 FLUSH = 1 << 31  # pairs that a thread counts in 32 bits before it adds them to the total
@@ -39,8 +38,6 @@ class CpuScan:
         self, space: PairSpace, left: NDArray[Any], right: NDArray[Any], *, double: bool, threads: int = 0
     ) -> None:
         """`left`, `right`: unit rows (n, d); `double` multiplies in float64 and rounds to float32."""
-        import torch
-
         kind = torch.float64 if double else torch.float32
         self.space, self.double = space, double
         self.threads = threads or cores()
@@ -55,8 +52,6 @@ class CpuScan:
         order = np.argsort(ids, kind="stable")
         left, right = pair_rows(ids[order])
         if block := self._chain_block():
-            from pairsieve.scan import kernels
-
             found = np.empty(len(ids), np.float32)
             kernels.chain_scores(self._left.numpy(), self._right.numpy(), left, right, block, found)
             out[order] = found
@@ -65,15 +60,13 @@ class CpuScan:
         with single_thread():
             for first, last, rows, columns in _packs(left, right):
                 tile = product(_padded(self._left[rows]), _padded(self._right[columns]))
-                part = slice(first, last)
-                at = np.searchsorted(rows, left[part]), np.searchsorted(columns, right[part])
-                out[order[part]] = tile[at]
+                span = slice(first, last)
+                at = np.searchsorted(rows, left[span]), np.searchsorted(columns, right[span])
+                out[order[span]] = tile[at]
         return out
 
-    def count_reaching(self, thresholds: NDArray[np.float32], words: str = "all pairs") -> NDArray[np.int64]:
+    def count_reaching(self, thresholds: NDArray[np.float32], desc: str = "all pairs") -> NDArray[np.int64]:
         """For each of the ascending distinct `thresholds`: how many pairs score at or above it."""
-        from pairsieve.scan import kernels
-
         table = kernels.threshold_table(thresholds)
         totals = [np.zeros(len(thresholds) + 1, np.int64) for _ in range(self.threads)]
 
@@ -98,19 +91,14 @@ class CpuScan:
             return consume
 
         settling: list[Callable[[], None]] = []
-        self._visit(self._tiles(), consumer, words)
+        self._visit(self._tiles(), consumer, desc)
         for settle in settling:
             settle()
         between = np.sum(totals, axis=0)
-        reached: NDArray[np.int64] = np.cumsum(between[::-1])[::-1][1:]
-        return reached
+        return np.cumsum(between[::-1])[::-1][1:]
 
-    def collect(
-        self, low: float, high: float, take: Callable[[Ids, Scores], None], words: str = "collecting"
-    ) -> None:
+    def collect(self, low: float, high: float, take: Take, desc: str = "collecting") -> None:
         """Hand every pair with low <= score <= high to `take`, in pieces of any order, one at a time."""
-        from pairsieve.scan import kernels
-
         lock = threading.Lock()
 
         def consumer(worker: int) -> Consume:
@@ -127,11 +115,9 @@ class CpuScan:
 
             return consume
 
-        self._visit(self._tiles(), consumer, words)
+        self._visit(self._tiles(), consumer, desc)
 
-    def neighbours(
-        self, count: int, rows: NDArray[np.int64] | None = None, words: str = "neighbours"
-    ) -> tuple[NDArray[np.int64], Scores]:
+    def neighbours(self, count: int, rows: Rows | None = None, desc: str = "neighbours") -> Neighbours:
         """The `count` best partners of each left row (all, or the chosen `rows`), best first; ties by
         smaller column; -1 where a row has fewer. A text is no neighbour of itself in a symmetric space."""
         picked = np.arange(self.space.shape[0]) if rows is None else np.asarray(rows, np.int64)
@@ -139,8 +125,6 @@ class CpuScan:
         scores = np.empty((len(picked), count), np.float32)
         left_over = np.arange(len(picked))
         if self._screening_pays(len(picked), count):
-            from pairsieve.scan import screen
-
             left_over = screen.nearest(
                 self._left,
                 self._right,
@@ -151,30 +135,21 @@ class CpuScan:
                 symmetric=self.space.symmetric,
                 block=self._chain_block(),
                 threads=self.threads,
-                words=words,
+                desc=desc,
             )
         if len(left_over):
-            self._plain(picked, left_over, count, columns, scores, words)
+            self._plain(picked, left_over, count, columns, scores, desc)
         return columns, scores
 
     def _plain(
-        self,
-        picked: NDArray[np.int64],
-        places: NDArray[np.int64],
-        count: int,
-        columns: NDArray[np.int64],
-        scores: Scores,
-        words: str,
+        self, picked: Rows, positions: Rows, count: int, columns: Rows, scores: Scores, desc: str
     ) -> None:
-        """Nearest of the rows at `places` of `picked`, by products of all pairs in the scan's precision."""
-        from pairsieve.scan import kernels
-
+        """Nearest of the rows `picked[positions]`, by products of all pairs in the scan's precision."""
         wide = self.space.shape[1]
         capacity = count + max(count, 256)
-        block = self._chain_block() if len(places) <= FEW_ROWS else 0
+        block = self._chain_block() if len(positions) <= FEW_ROWS else 0
         height = 1 if block else TILE
-        starts = list(range(0, len(places), height))
-        progress = bar(len(starts), words, "tile")
+        starts = list(range(0, len(positions), height))
         local = threading.local()
 
         def tiles(operand: torch.Tensor) -> Iterator[tuple[NDArray[np.float32], int]]:
@@ -192,31 +167,27 @@ class CpuScan:
             yield tile, 0
 
         def band(first: int) -> None:
-            part = places[first : first + height]
-            mine = picked[part]
-            own = mine if self.space.symmetric else np.full(len(mine), -1)
-            keys = np.empty((len(mine), capacity), np.int64)
-            held = np.zeros(len(mine), np.int64)
-            limit = np.full(len(mine), -np.inf, np.float32)
-            for tile, c0 in single_row(mine[0]) if block else tiles(_padded(self._left[mine])):
+            some = positions[first : first + height]
+            rows = picked[some]
+            own = rows if self.space.symmetric else np.full(len(rows), -1)
+            keys = np.empty((len(rows), capacity), np.int64)
+            held = np.zeros(len(rows), np.int64)
+            limit = np.full(len(rows), -np.inf, np.float32)
+            for tile, c0 in single_row(rows[0]) if block else tiles(_padded(self._left[rows])):
                 real = min(tile.shape[1], wide - c0)
-                kernels.nearest_tile(tile, len(mine), real, c0, own, count, keys, held, limit)
-            found, theirs = np.empty((len(mine), count), np.int64), np.empty((len(mine), count), np.float32)
-            kernels.finish_nearest(keys, held, count, found, theirs)
-            columns[part], scores[part] = found, theirs
+                kernels.nearest_tile(tile, len(rows), real, c0, own, count, keys, held, limit)
+            found, values = np.empty((len(rows), count), np.int64), np.empty((len(rows), count), np.float32)
+            kernels.finish_nearest(keys, held, count, found, values)
+            columns[some], scores[some] = found, values
             progress.update(1)
 
-        try:
+        with bar(len(starts), desc, "tile") as progress:
             in_threads(self.threads, starts, band)
-        finally:
-            progress.close()
 
     def _chain_block(self) -> int:
         """How the tile products add up, where single pairs can be summed to the same bits; 0 where not."""
         if self.double:
             return 0
-        from pairsieve.scan import screen
-
         with single_thread():
             return screen.chain_block(self._left.shape[1])
 
@@ -224,8 +195,6 @@ class CpuScan:
         """Whether integers are fast here, spare most pairs, and float32 can judge what they leave."""
         if self.double or rows < SCREEN_ROWS or 8 * count > self.space.shape[1] or not self._chain_block():
             return False
-        from pairsieve.scan import screen
-
         with single_thread():
             return screen.integers_pay(self._left.shape[1])
 
@@ -238,9 +207,8 @@ class CpuScan:
             for c in range(r if self.space.symmetric else 0, columns, TILE)
         ]
 
-    def _visit(self, tiles: list[tuple[int, int]], consumer: Callable[[int], Consume], words: str) -> None:
+    def _visit(self, tiles: list[tuple[int, int]], consumer: Callable[[int], Consume], desc: str) -> None:
         rows, columns = self.space.shape
-        progress = bar(len(tiles), words, "tile")
         local = threading.local()
         workers = iter(range(self.threads))
         lock = threading.Lock()
@@ -256,10 +224,8 @@ class CpuScan:
             local.consume(tile, min(TILE, rows - r0), min(TILE, columns - c0), r0, c0)
             progress.update(1)
 
-        try:
+        with bar(len(tiles), desc, "tile") as progress:
             in_threads(self.threads, tiles, one)
-        finally:
-            progress.close()
 
 
 class _Tiles:
@@ -282,16 +248,11 @@ class _Product:
     """One thread's tile: `left @ right.T` as float32 numpy, overwritten by the next call."""
 
     def __init__(self, kind: torch.dtype) -> None:
-        import torch
-
         self._wide = torch.empty(TILE, TILE, dtype=kind)
         self._tile = self._wide if kind == torch.float32 else torch.empty(TILE, TILE)
         self._view = self._tile.numpy()
 
     def __call__(self, left: torch.Tensor, right: torch.Tensor) -> NDArray[np.float32]:
-        import torch
-
-        from pairsieve.scan import kernels
 
         torch.mm(left, right.T, out=self._wide)
         if self._tile is self._wide:

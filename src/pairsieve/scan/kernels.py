@@ -1,4 +1,4 @@
-"""What happens to a tile of scores on a CPU, at the speed of memory? Loops that numba compiles, GIL released.
+"""Numba kernels over one tile of scores: count, collect, keep the nearest; the GIL is released.
 
 Every kernel takes one tile `scores` (rows × columns, float32) of which `rows` × `columns` are real, the
 position of its corner in the whole matrix, and whether the space is symmetric (then only pairs with
@@ -28,7 +28,7 @@ NEAR_ONE = np.float32(1.0 - 1e-6)
 class ThresholdTable(NamedTuple):
     """Where a score stands among ascending thresholds: its bin, its cell within, then one comparison.
 
-    Bins part the cosines' range evenly; a bin has cells in proportion to its thresholds, so that scores
+    Bins divide the cosines' range evenly; a bin has cells in proportion to its thresholds, so that scores
     that crowd where the thresholds crowd cost no more than others. Bin and cell are float32 arithmetic
     that never decreases as the score grows, the same for thresholds and scores: a threshold in an earlier
     cell is smaller, one in a later cell larger. So the thresholds that a score reaches are those before its
@@ -36,7 +36,7 @@ class ThresholdTable(NamedTuple):
     second cache at 10⁵ thresholds: a look-up waits for memory, not for arithmetic.
     """
 
-    first: NDArray[np.uint32]  # (bins,) number of each bin's first cell
+    first: NDArray[np.uint32]  # (bins,) index of each bin's first cell
     cells: NDArray[np.float32]  # (bins,) how many it has
     start: NDArray[np.uint32]  # (cells,) each cell's first threshold
     thresholds: NDArray[np.float32]  # (n + LANES,) the thresholds, then infinities
@@ -44,13 +44,13 @@ class ThresholdTable(NamedTuple):
 
 def threshold_table(thresholds: NDArray[np.float32]) -> ThresholdTable:
     """The table of ascending distinct thresholds."""
-    place = np.clip((thresholds - LOW) * SCALE, np.float32(0), np.float32(BINS - 1))
-    bins = place.astype(np.int64)
+    position = np.clip((thresholds - LOW) * SCALE, np.float32(0), np.float32(BINS - 1))
+    bins = position.astype(np.int64)
     cells = 1 + np.bincount(bins, minlength=BINS) // THRESHOLDS_PER_CELL
     first = np.concatenate([[0], np.cumsum(cells)])
-    within = (place - bins.astype(np.float32)) * cells[bins].astype(np.float32)
-    mine = first[bins] + within.astype(np.int64)
-    start = np.searchsorted(mine, np.arange(first[-1] + 1))
+    within = (position - bins.astype(np.float32)) * cells[bins].astype(np.float32)
+    cell_of = first[bins] + within.astype(np.int64)
+    start = np.searchsorted(cell_of, np.arange(first[-1] + 1))
     return ThresholdTable(
         first[:-1].astype(np.uint32),
         cells.astype(np.float32),
@@ -70,8 +70,8 @@ def _reached(typing: Any, thresholds: Any, at: Any, score: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         vector = ir.VectorType(ir.FloatType(), LANES)
-        place = builder.gep(array.data, [builder.zext(arguments[1], ir.IntType(64))])
-        some = builder.load(builder.bitcast(place, vector.as_pointer()), align=4)
+        address = builder.gep(array.data, [builder.zext(arguments[1], ir.IntType(64))])
+        some = builder.load(builder.bitcast(address, vector.as_pointer()), align=4)
         reached = builder.fcmp_ordered("<=", some, repeated(builder, arguments[2], LANES))
         mask = builder.bitcast(reached, ir.IntType(LANES))
         return builder.ctpop(builder.zext(mask, ir.IntType(32)))
@@ -81,7 +81,7 @@ def _reached(typing: Any, thresholds: Any, at: Any, score: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def first_flag(typing: Any, word: Any) -> Any:
-    """The number of the first byte of a word of eight that is not zero."""
+    """The index of the first byte of a word of eight that is not zero."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         zeros = builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -118,13 +118,13 @@ def _chain(typing: Any, row: Any, right: Any, columns: Any, first: Any, last: An
             for half in (texts[:LANES], texts[LANES:]):
                 halves.append(_exchanged(builder, [builder.gep(text, [d]) for text in half]))
             for term in range(LANES):
-                place = builder.gep(row.data, [builder.add(d, ir.Constant(long, term))])
-                factor = repeated(builder, builder.load(place), LANES)
+                address = builder.gep(row.data, [builder.add(d, ir.Constant(long, term))])
+                factor = repeated(builder, builder.load(address), LANES)
                 for half, total in zip(halves, sums):
                     builder.store(builder.call(fused, [factor, half[term], builder.load(total)]), total)
-        for number, total in enumerate(sums):
-            place = builder.gep(out.data, [ir.Constant(long, number * LANES)])
-            builder.store(builder.load(total), builder.bitcast(place, vector.as_pointer()), align=4)
+        for at, total in enumerate(sums):
+            address = builder.gep(out.data, [ir.Constant(long, at * LANES)])
+            builder.store(builder.load(total), builder.bitcast(address, vector.as_pointer()), align=4)
         return context.get_dummy_value()
 
     return types.void(row, right, columns, types.int64, types.int64, out), generate
@@ -134,17 +134,17 @@ def _exchanged(builder: Any, texts: list[Any]) -> list[Any]:
     """Eight terms of eight texts as eight vectors, one term of every text in each.
 
     Fours of terms are fetched into the halves of a vector, text k beside text k + 4, which a processor does
-    while it loads; then ones and pairs change places within the halves.
+    while it loads; then ones and pairs are swapped within the halves.
     """
     four = ir.VectorType(ir.FloatType(), 4)
 
-    def mixed(one: Any, other: Any, *places: int) -> Any:
+    def mixed(one: Any, other: Any, *lanes_taken: int) -> Any:
         lanes = ir.VectorType(ir.IntType(32), LANES)
-        return builder.shuffle_vector(one, other, ir.Constant(lanes, list(places)))
+        return builder.shuffle_vector(one, other, ir.Constant(lanes, list(lanes_taken)))
 
     def fetched(text: Any, first: int) -> Any:
-        place = builder.gep(text, [ir.Constant(ir.IntType(64), first)])
-        return builder.load(builder.bitcast(place, four.as_pointer()), align=4)
+        address = builder.gep(text, [ir.Constant(ir.IntType(64), first)])
+        return builder.load(builder.bitcast(address, four.as_pointer()), align=4)
 
     terms = []
     for first in (0, 4):
@@ -179,14 +179,7 @@ def snap_to_one(scores: Any) -> None:
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator,unused-ignore]
 def count_tile(
-    scores: Any,
-    rows: int,
-    columns: int,
-    row0: int,
-    column0: int,
-    symmetric: bool,
-    table: Any,
-    counts: Any,
+    scores: Any, rows: int, columns: int, row0: int, column0: int, symmetric: bool, table: Any, counts: Any
 ) -> None:
     """counts[k] += scores that reach exactly k thresholds: thresholds[k-1] <= score < thresholds[k].
 
@@ -198,9 +191,9 @@ def count_tile(
         first = max(0, row0 + i + 1 - column0) if symmetric else 0
         for j in range(first, columns):
             score = scores[i, j]
-            place = min(last, max(np.float32(0), (score - LOW) * SCALE))  # in this order: 0 for no number
-            bin_ = np.uint32(np.int32(place))
-            cell = first_cell[bin_] + np.uint32(np.int32((place - np.float32(bin_)) * cells[bin_]))
+            position = min(last, max(np.float32(0), (score - LOW) * SCALE))  # in this order: 0 for NaN
+            bin_ = np.uint32(np.int32(position))
+            cell = first_cell[bin_] + np.uint32(np.int32((position - np.float32(bin_)) * cells[bin_]))
             before = start[cell]
             more = _reached(thresholds, before, score)
             k = np.uint32(before + more)
@@ -238,21 +231,13 @@ def collect_tile(
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator,unused-ignore]
 def nearest_tile(
-    scores: Any,
-    rows: int,
-    columns: int,
-    column0: int,
-    own: Any,
-    wanted: int,
-    keys: Any,
-    held: Any,
-    bar: Any,
+    scores: Any, rows: int, columns: int, column0: int, own: Any, wanted: int, keys: Any, held: Any, bar: Any
 ) -> None:
     """Keep each row's best columns, never its `own` one (-1: it has none). Ties by smaller column.
 
     `keys` (rows, capacity) holds `held[i]` candidates (`pair_key`); whenever a row is full it is sorted and
     cut to `wanted`, and `bar[i]` becomes the worst score still wanted. Scores below the bar are passed over
-    sixteen at a time: the flags of a row are made by vector instructions and read as words of eight.
+    sixteen at a time: the flags of a row are set by vector instructions and read as words of eight.
     """
     capacity = keys.shape[1]
     flags = np.zeros((scores.shape[1] + 7) // 8 * 8, np.uint8)
@@ -321,7 +306,7 @@ def chain_scores(left: Any, right: Any, rows: Any, columns: Any, block: int, out
     width = left.shape[1]
     some = np.empty(2 * LANES, np.int64)
     total = np.empty(2 * LANES, np.float32)
-    part = np.empty(2 * LANES, np.float32)
+    partial = np.empty(2 * LANES, np.float32)
     k = 0
     while k < len(rows):
         a = left[rows[k]]
@@ -333,11 +318,11 @@ def chain_scores(left: Any, right: Any, rows: Any, columns: Any, block: int, out
         for first in range(0, width, block):
             last = min(first + block, width)
             whole = first + (last - first) // LANES * LANES
-            _chain(a, right, some, first, whole, part)
+            _chain(a, right, some, first, whole, partial)
             for m in range(2 * LANES):
                 for d in range(whole, last):
-                    part[m] += a[d] * right[some[m], d]
-                total[m] = part[m] if first == 0 else total[m] + part[m]
+                    partial[m] += a[d] * right[some[m], d]
+                total[m] = partial[m] if first == 0 else total[m] + partial[m]
         for m in range(end - k):
             out[k + m] = np.float32(1.0) if total[m] > NEAR_ONE else total[m]
         k = end

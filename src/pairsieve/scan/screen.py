@@ -1,4 +1,4 @@
-"""Who are a row's nearest, when nearly all pairs are far? Integers say who is not, float32 judges the rest.
+"""Exact nearest neighbours on the CPU by int8 screening: integers rule out most pairs, float32 scores others.
 
 Rows are centred, turned (an orthogonal map keeps their products) and rounded to int8. The product of the
 integers takes a quarter of float32's time and differs from the score by no more than a bound that is known
@@ -22,26 +22,22 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from pairsieve.pairs import Scores
+from pairsieve.pairs import Rows, Scores
 from pairsieve.progress import bar
 from pairsieve.scan import kernels, screen_kernels
 from pairsieve.scan.threads import in_threads, single_thread
-
-if TYPE_CHECKING:
-    import torch
 
 TILE = 1024
 SAMPLE = 4096  # rows that tell the centre, and the dimensions that matter
 STEP = 64  # the first dimensions are a multiple of this many: whole instructions
 RESIDUE = 0.04  # of how far rows spread about their centre that the other dimensions may hold
-REPAID = (
-    1000  # pairs, for each entry of the matrix that turns rows, which repay a search for those dimensions
-)
+REPAID = 1000  # pairs for each entry of the turning matrix, which repay a search for those dimensions
 SUMMED = 128  # terms of a sum in turning rows: the fewer, the less of its bound does rounding take
 SETTLED_BYTES = 32 << 20  # candidates scored together: the more, the less often a column is fetched
 ALL_ROWS_BYTES = 4 << 30  # candidates of all rows at once, so that a symmetric pair is visited once
@@ -89,8 +85,8 @@ class Candidates:
     reach: NDArray[np.float32]  # (n,) how far below the last wanted value the bar is set
 
     @staticmethod
-    def none(slack: NDArray[np.float32], theirs: float, first: int, capacity: int) -> Candidates:
-        """No candidates yet of rows with this slack; that of the columns seldom passes `theirs`."""
+    def none(slack: NDArray[np.float32], column_slack: float, first: int, capacity: int) -> Candidates:
+        """No candidates yet of rows with this slack; that of the columns seldom passes `column_slack`."""
         beyond = 1 + 2 / np.sqrt(first)
         n = len(slack)
         return Candidates(
@@ -98,7 +94,7 @@ class Candidates:
             np.empty((n, capacity), np.int32),
             np.zeros(n, np.int32),
             np.full(n, -np.inf, np.float32),
-            (beyond * (slack + np.float32(theirs))).astype(np.float32),
+            (beyond * (slack + np.float32(column_slack))).astype(np.float32),
         )
 
     def arrays(self, first: int = 0, last: int | None = None) -> tuple[NDArray[Any], ...]:
@@ -130,8 +126,6 @@ def chain_block(width: int) -> int:
     Tried on one tile of random rows, at every row and every column of the tile: another order of additions
     differs in most of the last bits.
     """
-    import torch
-
     rng = np.random.default_rng(0)
     left, right = (rng.standard_normal((TILE, width), dtype=np.float32) for _ in range(2))
     left /= np.linalg.norm(left, axis=1, keepdims=True)
@@ -151,15 +145,10 @@ def chain_block(width: int) -> int:
 @cache
 def integers_pay(width: int) -> bool:
     """Whether this processor multiplies int8 tiles exactly, and in well under the time of float32 ones."""
-    import torch
-
     if not hasattr(torch, "_int_mm"):
         return False
-    signs = torch.where(
-        torch.arange(TILE * width).reshape(TILE, width) % 3 == 0,
-        -screen_kernels.LEVELS,
-        screen_kernels.LEVELS,
-    )
+    third, levels = torch.arange(TILE * width).reshape(TILE, width) % 3 == 0, screen_kernels.LEVELS
+    signs = torch.where(third, -levels, levels)
     ints, floats = signs.to(torch.int8), signs.to(torch.float32)
     whole, exact = torch.empty(TILE, TILE, dtype=torch.int32), torch.empty(TILE, TILE)
 
@@ -188,8 +177,6 @@ def turn_for(left: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, int
     the first, and within the rest, rows are turned at random. Where pairs are too few to repay the search, or
     no dimensions stand out, all are first, and every `SUMMED` of them are turned among themselves.
     """
-    import torch
-
     width = left.shape[1]
     sides = (left,) if right is left else (left, right)
     if len(left) * len(right) >= REPAID * width**2:
@@ -203,8 +190,9 @@ def turn_for(left: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, int
             residue = variance.cumsum(0).flip(0).tolist()  # [k]: what all but the first k dimensions hold
             for first in range(STEP, width, STEP):
                 if residue[first] <= RESIDUE * residue[0]:
-                    parts = vectors.flip(1).split([first, width - first], 1)
-                    return torch.hstack([part @ _random_turn(part.shape[1]) for part in parts]).float(), first
+                    groups = vectors.flip(1).split([first, width - first], 1)
+                    turned = [group @ _random_turn(group.shape[1]) for group in groups]
+                    return torch.hstack(turned).float(), first
     turn = torch.zeros(width, width)
     for block in _blocks(width):
         turn[block, block] = _random_turn(len(range(width)[block])).float()
@@ -220,8 +208,6 @@ def _blocks(width: int) -> list[slice]:
 @cache
 def _random_turn(width: int) -> torch.Tensor:
     """A random orthogonal matrix (width, width): what it turns lies alike in all dimensions."""
-    import torch
-
     rng = np.random.default_rng(0)
     turn: torch.Tensor = torch.linalg.qr(torch.as_tensor(rng.standard_normal((width, width))))[0]
     return turn
@@ -240,21 +226,21 @@ def quantised(left: torch.Tensor, right: torch.Tensor, threads: int) -> tuple[Si
     The rest of the dimensions adds at most ½‖rest of ŷ‖² + ½‖rest of ŵ‖².
     The right side is in a random order; so is the left one where they are the same.
     """
-    import torch
-
     width = left.shape[1]
     same = right is left
     rng = np.random.default_rng(0)
     with single_thread():  # a factorisation may wait for its helpers far longer than it works
         turn, first = turn_for(left, right)
     # Any centre will do: the mean of a sample is near enough to the mean of all.
-    mean, theirs = _sample(left).mean(0), _sample(right).mean(0)
-    common = np.float32(0.5 * float(mean.double() @ theirs.double()))
+    left_mean, right_mean = _sample(left).mean(0), _sample(right).mean(0)
+    common = np.float32(0.5 * float(left_mean.double() @ right_mean.double()))
     unit = 2.0**-24  # float32's relative rounding
     # The most that float32 moves a unit row in turning it: √width sums of SUMMED terms, and sums of those.
     turning = np.sqrt(width) * (SUMMED + width / SUMMED + 4) * unit
 
-    def side(rows: torch.Tensor, shuffled: bool, mine: torch.Tensor, other: torch.Tensor) -> tuple[Any, ...]:
+    def side(
+        rows: torch.Tensor, shuffled: bool, centre: torch.Tensor, other: torch.Tensor
+    ) -> tuple[Any, ...]:
         n = len(rows)
         ints = torch.zeros(-(-n // TILE) * TILE, first, dtype=torch.int8)
         rest = np.empty((n, width - first), np.int8)
@@ -264,12 +250,12 @@ def quantised(left: torch.Tensor, right: torch.Tensor, threads: int) -> tuple[Si
         shift = torch.empty(n)
 
         def piece(start: int) -> None:
-            part = slice(start, min(start + TILE, n))
+            span = slice(start, min(start + TILE, n))
             with single_thread():
                 if shuffled:
-                    torch.index_select(rows, 0, torch.as_tensor(order[part]), out=laid[part])
-                torch.mv(laid[part], other, out=shift[part])
-                centred = laid[part] - mine
+                    torch.index_select(rows, 0, torch.as_tensor(order[span]), out=laid[span])
+                torch.mv(laid[span], other, out=shift[span])
+                centred = laid[span] - centre
                 turned = torch.zeros_like(centred)
                 if first == width:  # the turn is zero beside its blocks
                     for block in _blocks(width):
@@ -277,57 +263,57 @@ def quantised(left: torch.Tensor, right: torch.Tensor, threads: int) -> tuple[Si
                 else:
                     for k in range(0, width, SUMMED):
                         turned.addmm_(centred[:, k : k + SUMMED], turn[k : k + SUMMED])
-            written = [array[part] for array in (ints.numpy(), rest, *arrays)]
+            written = [array[span] for array in (ints.numpy(), rest, *arrays)]
             screen_kernels.round_rows(turned.numpy(), *written)
 
         in_threads(threads, range(0, n, TILE), piece)
         scale, rest_scale, beyond, *lengths = arrays
-        told = {"order": order, "rows": laid.numpy(), "ints": ints, "scale": scale, "rest": rest}
-        told |= {"rest_scale": rest_scale, "beyond": beyond, "shift": shift.numpy() - common}
-        return told, *lengths
+        fields = {"order": order, "rows": laid.numpy(), "ints": ints, "scale": scale, "rest": rest}
+        fields |= {"rest_scale": rest_scale, "beyond": beyond, "shift": shift.numpy() - common}
+        return fields, *lengths
 
-    mine = side(left, same, mean, theirs)
-    yours = mine if same else side(right, True, theirs, mean)
-    if not (np.isfinite(mine[2]).all() and np.isfinite(yours[2]).all()):
+    one = side(left, same, left_mean, right_mean)
+    two = one if same else side(right, True, right_mean, left_mean)
+    if not (np.isfinite(one[2]).all() and np.isfinite(two[2]).all()):
         return None
     # Rounding of the float32 score itself, of the shifts, of a few operations, and of cosines near one.
     other_rounding = 1.6 * (width + 64) * unit + 3e-6
 
-    def finished(mine: tuple[Any, ...], other: tuple[Any, ...]) -> Side:
-        told, lost, length, _ = mine
+    def finished(own: tuple[Any, ...], other: tuple[Any, ...]) -> Side:
+        fields, lost, length, _ = own
         largest = 1.0001 * float(max(other[2].max(), other[3].max())) + turning
         slack = (1.0001 * lost + turning * np.maximum(length, 1)) * largest + other_rounding
         slack = slack.astype(np.float32)
-        return Side(**told, slack=slack, above=told["shift"] + slack)
+        return Side(**fields, slack=slack, above=fields["shift"] + slack)
 
-    one = finished(mine, yours)
-    return one, one if same else finished(yours, mine)
+    left_side = finished(one, two)
+    return left_side, left_side if same else finished(two, one)
 
 
 def nearest(
     left: torch.Tensor,
     right: torch.Tensor,
-    picked: NDArray[np.int64] | None,
+    picked: Rows | None,
     wanted: int,
-    columns: NDArray[np.int64],
+    columns: Rows,
     scores: Scores,
     *,
     symmetric: bool,
     block: int,
     threads: int,
-    words: str,
+    desc: str,
 ) -> NDArray[np.int64]:
     """Write the `wanted` best columns of the rows `picked` (None: all) and their scores, best first.
 
-    Ties by smaller column. Returns the places of the rows that are left to the plain way.
+    Ties by smaller column. Returns the positions of the rows that are left to the plain way.
     """
     sides = quantised(left, right, threads)
     if sides is None:
         return np.arange(len(columns))
-    mine, yours = sides
+    left_side, right_side = sides
     wide = len(right)
     capacity = capacity_for(wanted)
-    theirs = float(yours.slack.mean() + yours.slack.std())
+    column_slack = float(right_side.slack.mean() + right_side.slack.std())
     lost = np.zeros(len(columns), bool)
     local = threading.local()
     together = max(TILE, min(SETTLED_BYTES // (8 * capacity), -(-len(columns) // (4 * threads))))
@@ -335,88 +321,61 @@ def nearest(
 
     def note(band: torch.Tensor, texts: Any, own: Any, c0: int, into: Any, bars: Any) -> tuple[Any, ...]:
         """The pairs of a band of rows and one of columns that may matter, until the thread's next."""
-        import torch
-
         if not hasattr(local, "tile"):
             local.tile = torch.empty(TILE, TILE, dtype=torch.int32)
             local.noted = np.empty(TILE * TILE, np.int32), np.empty(TILE * TILE, np.float32)
         with single_thread():
-            torch._int_mm(band, yours.ints[c0 : c0 + TILE].T, out=local.tile[: len(band)])
-        tile, theirs = local.tile.numpy(), yours.texts(slice(c0, min(c0 + TILE, wide)))
+            torch._int_mm(band, right_side.ints[c0 : c0 + TILE].T, out=local.tile[: len(band)])
+        tile, column_texts = local.tile.numpy(), right_side.texts(slice(c0, min(c0 + TILE, wide)))
         n = screen_kernels.note(
-            tile, own - c0, texts, theirs, into[3], bars, into[4], first_rank, *local.noted
+            tile, own - c0, texts, column_texts, into[3], bars, into[4], first_rank, *local.noted
         )
         return tuple(array[:n] for array in local.noted)
 
-    def settle(rows: NDArray[np.int64], places: NDArray[np.int64], into: Any) -> None:
-        screen_kernels.settle(
-            mine.rows,
-            yours.rows,
-            rows,
-            yours.order,
-            mine.above[rows],
-            wanted,
-            block,
-            into,
-            places,
-            columns,
-            scores,
-            lost,
-        )
+    def settle(rows: Rows, positions: Rows, into: Any) -> None:
+        sides = left_side.rows, right_side.rows, rows, right_side.order, left_side.above[rows]
+        screen_kernels.settle(*sides, wanted, block, into, positions, columns, scores, lost)
 
     if picked is None and symmetric and 8 * capacity * wide <= ALL_ROWS_BYTES:
-        held = Candidates.none(mine.slack, theirs, mine.ints.shape[1], capacity)
-        _each_pair_once(mine, wanted, held, note, threads=threads, words=words)
+        held = Candidates.none(left_side.slack, column_slack, left_side.ints.shape[1], capacity)
+        _each_pair_once(left_side, wanted, held, note, threads, desc)
 
         def finish(first: int) -> None:
             rows = np.arange(first, min(first + together, wide))
-            settle(rows, mine.order[rows], held.arrays(first, first + together))
+            settle(rows, left_side.order[rows], held.arrays(first, first + together))
 
         in_threads(threads, range(0, wide, together), finish)
         return np.flatnonzero(lost)
 
     at = np.arange(len(left))
     if symmetric:
-        at[mine.order] = np.arange(len(left))
-    starts = range(0, len(columns), together)
-    progress = bar(len(columns), words, "row")
+        at[left_side.order] = np.arange(len(left))
 
     def bands(first: int) -> None:
-        places = np.arange(first, min(first + together, len(columns)))
-        rows = at[places if picked is None else picked[places]]
-        held = Candidates.none(mine.slack[rows], theirs, mine.ints.shape[1], capacity)
+        positions = np.arange(first, min(first + together, len(columns)))
+        rows = at[positions if picked is None else picked[positions]]
+        held = Candidates.none(left_side.slack[rows], column_slack, left_side.ints.shape[1], capacity)
         for r0 in range(0, len(rows), TILE):
             some, into = rows[r0 : r0 + TILE], held.arrays(r0, r0 + TILE)
-            ints, texts, own = (
-                mine.ints[some],
-                mine.texts(some),
-                some if symmetric else np.full(len(some), -1),
-            )
+            ints, texts = left_side.ints[some], left_side.texts(some)
+            own = some if symmetric else np.full(len(some), -1)
             for c0 in range(0, wide, TILE):
                 end = min(c0 + TILE, wide)
                 rank = rank_for(wanted, end, wide)
                 pairs = note(ints, texts, own, c0, into, np.full(end - c0, np.inf, np.float32))
-                screen_kernels.add(*pairs, False, yours.above[c0:end], c0, rank, into)
+                screen_kernels.add(*pairs, False, right_side.above[c0:end], c0, rank, into)
                 if _doubled(c0 // TILE + 1):
                     screen_kernels.raise_bars(rank, into)
             progress.update(len(some))
-        settle(rows, places, held.arrays())
+        settle(rows, positions, held.arrays())
 
-    try:
-        in_threads(threads, starts, bands)
-    finally:
-        progress.close()
+    with bar(len(columns), desc, "row") as progress:
+        in_threads(threads, range(0, len(columns), together), bands)
     return np.flatnonzero(lost)
 
 
 def _each_pair_once(
-    side: Side,
-    wanted: int,
-    held: Candidates,
-    note: Callable[..., tuple[Any, ...]],
-    *,
-    threads: int,
-    words: str,
+    side: Side, wanted: int, held: Candidates, note: Callable[..., tuple[Any, ...]], threads: int, desc: str
 ) -> None:
     """Fill the candidates of all rows of a symmetric space; each tile and its mirror image are one product.
 
@@ -429,11 +388,10 @@ def _each_pair_once(
     tiles += [(r0, c0) for r0 in starts[1:] for c0 in range(r0, n, TILE)]
     locks = [threading.Lock() for _ in starts]
     visited = np.zeros(len(starts), np.int64)
-    progress = bar(1 + len(tiles), words, "tile")
 
-    def add(pairs: tuple[Any, ...], down: bool, mine: slice, other: slice) -> None:
-        band = mine.start // TILE
-        into = held.arrays(mine.start, mine.stop)
+    def add(pairs: tuple[Any, ...], down: bool, rows: slice, other: slice) -> None:
+        band = rows.start // TILE
+        into = held.arrays(rows.start, rows.stop)
         with locks[band]:
             visited[band] += 1
             rank = rank_for(wanted, min(int(visited[band]) * TILE, n), n)
@@ -453,11 +411,9 @@ def _each_pair_once(
             add(pairs, True, columns, rows)
         progress.update(1)
 
-    try:
+    with bar(1 + len(tiles), desc, "tile") as progress:
         visit((0, 0))  # before the others: a tile below it serves its rows too, which need a bar by then
         in_threads(threads, tiles, visit)
-    finally:
-        progress.close()
 
 
 def _doubled(tiles: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Which pairs of a tile of integer products may still matter? The loops of `screen`, compiled by numba.
+"""Numba kernels of `screen`: which pairs of a tile of integer products may still be among the nearest.
 
 `candidates` are the arrays of `screen.Candidates`, for the rows (or the columns) of the tile.
 """
@@ -26,11 +26,11 @@ NJIT = {"nogil": True, "cache": True}
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
-def _reaching(typing: Any, row: Any, at: Any, mine: Any, theirs: Any) -> Any:
+def _reaching(typing: Any, row: Any, at: Any, of_row: Any, of_columns: Any) -> Any:
     """Which of `WORD` columns from `at` on may matter to this row, or this row to them: one bit each.
 
-    `mine` is (scale, most, limit) of the row, three numbers, and `theirs` are the same of the columns, three
-    arrays: with v = row · scale_j · scale_i a bit is set where v + most_j ≥ limit_i or v + most_i ≥ limit_j.
+    `of_row` is (scale, most, limit) of the row, `of_columns` the same of the columns as three arrays. With
+    v = row · scale_j · scale_i a bit is set where v + most_j ≥ limit_i or v + most_i ≥ limit_j.
     Written for LLVM because numba compiles the plain loop to a byte for each column, which takes three times
     as long.
     """
@@ -41,34 +41,36 @@ def _reaching(typing: Any, row: Any, at: Any, mine: Any, theirs: Any) -> Any:
         def along(kind: Any, value: Any) -> Any:
             array = context.make_array(kind)(context, builder, value)
             vector = ir.VectorType(array.data.type.pointee, WORD)  # of floats, or of the products' integers
-            place = builder.gep(array.data, [arguments[1]])
-            return builder.load(builder.bitcast(place, vector.as_pointer()), align=4)
+            address = builder.gep(array.data, [arguments[1]])
+            return builder.load(builder.bitcast(address, vector.as_pointer()), align=4)
 
         products = builder.sitofp(along(signature.args[0], arguments[0]), floats)
-        mine = [kernels.repeated(builder, builder.extract_value(arguments[2], k), WORD) for k in range(3)]
-        theirs = [along(signature.args[3][k], builder.extract_value(arguments[3], k)) for k in range(3)]
-        value = builder.fmul(builder.fmul(products, theirs[0]), mine[0])
-        here = builder.fcmp_ordered(">=", builder.fadd(value, theirs[1]), mine[2])
-        there = builder.fcmp_ordered(">=", builder.fadd(value, mine[1]), theirs[2])
+        of_row = [kernels.repeated(builder, builder.extract_value(arguments[2], k), WORD) for k in range(3)]
+        of_columns = [along(signature.args[3][k], builder.extract_value(arguments[3], k)) for k in range(3)]
+        value = builder.fmul(builder.fmul(products, of_columns[0]), of_row[0])
+        here = builder.fcmp_ordered(">=", builder.fadd(value, of_columns[1]), of_row[2])
+        there = builder.fcmp_ordered(">=", builder.fadd(value, of_row[1]), of_columns[2])
         return builder.bitcast(builder.or_(here, there), ir.IntType(WORD))
 
-    return types.uint64(row, types.int64, mine, theirs), generate
+    return types.uint64(row, types.int64, of_row, of_columns), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def _fetch(typing: Any, matrix: Any, row: Any, column: Any) -> Any:
-    """Ask for a place of a matrix to be brought near: it will be written soon. No place is too far away."""
+    """Prefetch an entry of a matrix that will be written soon; any index is safe."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         step, size = builder.extract_value(array.strides, 0), builder.extract_value(array.strides, 1)
         bytes_ = builder.bitcast(array.data, ir.IntType(8).as_pointer())
         far = builder.add(builder.mul(arguments[1], step), builder.mul(arguments[2], size))
-        place = builder.gep(bytes_, [far])
-        number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-        ask = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
-        builder.call(ask, [place, *(ir.Constant(number, told) for told in (1, 3, 1))])  # to write; keep; data
+        address = builder.gep(bytes_, [far])
+        integer = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [address.type, integer, integer, integer])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
+        builder.call(
+            ask, [address, *(ir.Constant(integer, hint) for hint in (1, 3, 1))]
+        )  # to write; keep; data
         return context.get_dummy_value()
 
     return types.void(matrix, types.int64, types.int64), generate
@@ -76,7 +78,7 @@ def _fetch(typing: Any, matrix: Any, row: Any, column: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def _first_bit(typing: Any, word: Any) -> Any:
-    """The number of the lowest bit that is set."""
+    """The index of the lowest bit that is set."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -146,8 +148,8 @@ def _product(one: Any, other: Any) -> Any:
 def note(
     products: Any,
     own: Any,
-    mine: Any,
-    theirs: Any,
+    row_texts: Any,
+    column_texts: Any,
     my_bar: Any,
     their_bar: Any,
     reach: Any,
@@ -157,17 +159,17 @@ def note(
 ) -> int:
     """Note the tile's pairs that may matter to their row or to their column; returns how many.
 
-    `mine` and `theirs` are what `screen.Side.texts` tells of the rows and the columns; `own[i]` is the column
-    of the tile that is row i itself. A pair's value for its row is scale_i · scale_j · product, the same of
-    the rest, and above_j; for its column, with above_i. The rest is multiplied only where the most that it
-    can add would lift the pair to a bar. What is noted lacks the last term. A row without a bar takes its
-    first from this tile, at a value that as many as the given rank reach.
+    `row_texts` and `column_texts` are what `screen.Side.texts` gives of the rows and the columns; `own[i]` is
+    the column of the tile that is row i itself. A pair's value for its row is scale_i · scale_j · product,
+    the same of the rest, and above_j; for its column, with above_i. The rest is multiplied only where the
+    most that it can add would lift the pair to a bar. What is noted lacks the last term. A row without a bar
+    takes its first from this tile, at a value that as many as the given rank reach.
     """
-    scale, above, rest, rest_scale, beyond = mine
-    scales, aboves, rests, rest_scales, beyonds = theirs
+    scale, above, rest, rest_scale, beyond = row_texts
+    scales, aboves, rests, rest_scales, beyonds = column_texts
     columns = len(scales)
     some = np.empty(columns, np.float32)
-    told = _padded(scales), _padded(aboves + beyonds), _padded(their_bar - beyonds)
+    padded = _padded(scales), _padded(aboves + beyonds), _padded(their_bar - beyonds)
     n = 0
     for i in range(len(scale)):
         row = products[i]
@@ -179,12 +181,12 @@ def note(
             my_bar[i] = _first_bar(some, columns, rank, reach[i])
         me = scale[i], above[i] + beyond[i], my_bar[i] - beyond[i]
         for first in range(0, columns, WORD):
-            word = _reaching(row, first, me, told)
+            word = _reaching(row, first, me, padded)
             while word != 0:
                 at = first + _first_bit(word)
                 word &= word - np.uint64(1)
                 noted[n] = (i << 16) | at
-                values[n] = (np.float32(row[at]) * told[0][at]) * scale[i]
+                values[n] = (np.float32(row[at]) * padded[0][at]) * scale[i]
                 n += at != own[i]
     if not rest.shape[1]:
         return n
@@ -201,8 +203,8 @@ def note(
 def add(noted: Any, values: Any, down: bool, above: Any, other0: int, rank: int, candidates: Any) -> None:
     """Add noted pairs to the candidates of their rows, or of their columns (`down`).
 
-    `above` is of the other text of a pair, whose place is `other0` and what is noted. Pairs are sorted first,
-    as candidates are far away in memory, and waiting for several at once takes no longer than for one.
+    `above` is of the other text of a pair, whose position is `other0` and what is noted. Pairs are sorted
+    first, as candidates are far away in memory, and waiting for several at once takes no longer than for one.
     """
     held_values, found, held, bar, reach = candidates
     texts = len(held)
@@ -219,28 +221,28 @@ def add(noted: Any, values: Any, down: bool, above: Any, other0: int, rank: int,
         n += reaches
     for at in range(texts):
         start[at + 1] += start[at]
-    place = start[:-1].copy()
+    slot = start[:-1].copy()
     others = np.empty(n, np.int32)
     value = np.empty(n, np.float32)
     for k in range(n):
         at = pairs[0, k]
-        others[place[at]], value[place[at]] = pairs[1, k], wholes[k]
-        place[at] += 1
+        others[slot[at]], value[slot[at]] = pairs[1, k], wholes[k]
+        slot[at] += 1
     for at in range(texts):
         ahead = min(at + AHEAD, texts - 1)
         _fetch(held_values, ahead, held[ahead])
         _fetch(found, ahead, held[ahead])
-        part = slice(start[at], start[at + 1])
+        span = slice(start[at], start[at + 1])
         held[at], bar[at] = _added(
-            held_values[at], found[at], held[at], bar[at], reach[at], rank, value[part], others[part]
+            held_values[at], found[at], held[at], bar[at], reach[at], rank, value[span], others[span]
         )
 
 
 @numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
-def _padded(numbers: Any) -> Any:
-    """The numbers and behind them, to whole words, what reaches no bar."""
-    padded = np.full((len(numbers) + WORD - 1) // WORD * WORD, np.float32(np.nan))
-    padded[: len(numbers)] = numbers
+def _padded(values: Any) -> Any:
+    """The values and behind them, to whole words, what reaches no bar."""
+    padded = np.full((len(values) + WORD - 1) // WORD * WORD, np.float32(np.nan))
+    padded[: len(values)] = values
     return padded
 
 
@@ -344,18 +346,18 @@ def _ascending(keys: Any, n: int) -> Any:
 def settle(
     left: Any,
     right: Any,
-    mine: Any,
+    some: Any,
     order: Any,
     ceiling: Any,
     wanted: int,
     block: int,
     candidates: Any,
-    places: Any,
+    positions: Any,
     columns: Any,
     scores: Any,
     lost: Any,
 ) -> None:
-    """Score what remains of the rows `mine` of `left`, and write each row's wanted best at its place.
+    """Score what remains of the rows `some` of `left`, and write each row's wanted best at its slot.
 
     `order` turns a candidate, a row of `right`, into its column. Every pair that was passed over scores below
     bar + `ceiling`: a row whose last wanted score is no higher is lost, and the plain way must answer.
@@ -365,39 +367,39 @@ def settle(
     """
     values, found, held, bar, reach = candidates
     total = 0
-    for i in range(len(mine)):
+    for i in range(len(some)):
         if held[i] > wanted:
             bar[i] = max(bar[i], _cut(values[i], held[i], wanted, reach[i]))
             held[i] = _keep(values[i], found[i], held[i], bar[i])
         total += max(0, held[i])
     rows = np.empty(total, np.int32)
-    theirs = np.empty(total, np.int32)
-    place = np.empty(total, np.int64)
-    done = np.zeros(len(mine), np.int32)
+    columns_of = np.empty(total, np.int32)
+    slot = np.empty(total, np.int64)
+    done = np.zeros(len(some), np.int32)
     n = 0
     end = 0
     while n < total:
         end += SPAN
-        for i in range(len(mine)):
+        for i in range(len(some)):
             first = done[i]
             last = min(first + TOGETHER, held[i])
             while first < last and found[i, last - 1] < end:
                 for k in range(first, last):
-                    rows[n] = mine[i]
-                    theirs[n] = found[i, k]
-                    place[n] = i * values.shape[1] + k
+                    rows[n] = some[i]
+                    columns_of[n] = found[i, k]
+                    slot[n] = i * values.shape[1] + k
                     n += 1
                 first, last = last, min(last + TOGETHER, held[i])
             done[i] = first
     exact = np.empty(total, np.float32)
-    kernels.chain_scores(left, right, rows, theirs, block, exact)
+    kernels.chain_scores(left, right, rows, columns_of, block, exact)
     all_values, all_found = values.reshape(-1), found.reshape(-1)
     for k in range(total):
-        all_values[place[k]] = exact[k]
-        all_found[place[k]] = order[theirs[k]]
+        all_values[slot[k]] = exact[k]
+        all_found[slot[k]] = order[columns_of[k]]
     keys = np.empty(values.shape[1], np.int64)
-    for i in range(len(mine)):
-        at = places[i]
+    for i in range(len(some)):
+        at = positions[i]
         lost[at] = held[i] < wanted
         if lost[at]:
             continue

@@ -1,4 +1,4 @@
-"""How does work on tiles spread over the cores? A thread to a tile; the products release the GIL."""
+"""Work on tiles spread over the cores, a thread to a tile; the products release the GIL."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import torch
 
 
 def in_threads(threads: int, items: Iterable[Any], work: Callable[[Any], None]) -> None:
@@ -41,14 +43,10 @@ class single_thread:
     """Products inside run on the calling thread alone: the pool already fills the cores."""
 
     def __enter__(self) -> None:
-        import torch
-
         self._before = torch.get_num_threads()
         torch.set_num_threads(1)
 
     def __exit__(self, *_: object) -> None:
-        import torch
-
         torch.set_num_threads(self._before)
 
 

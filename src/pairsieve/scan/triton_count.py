@@ -8,13 +8,10 @@ the rest. Additions go to one of several copies of the counts, so that the crowd
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import torch
 import triton
 import triton.language as tl
-
-if TYPE_CHECKING:
-    import torch
+from torch import Tensor
 
 BLOCK = 1024
 ROUNDS = 16
@@ -22,20 +19,9 @@ ROUNDS = 16
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _count_kernel(  # type: ignore[no-untyped-def]
-    scores,
-    total,
-    start,
-    thresholds,
-    low,
-    scale,
-    last_bin,
-    copies,
-    slots,
-    counts,
-    steps: tl.constexpr,
-    block: tl.constexpr,
-    rounds: tl.constexpr,
-):  # Triton reads annotations as code: only constexpr may stand here
+    scores, total, start, thresholds, low, scale, last_bin, copies, slots, counts,
+    steps: tl.constexpr, block: tl.constexpr, rounds: tl.constexpr,
+):  # Triton reads annotations as code: only constexpr may stand here  # fmt: skip
     program = tl.program_id(0)
     base = program.to(tl.int64) * block * rounds
     mine = counts + (program % copies).to(tl.int64) * slots
@@ -56,35 +42,23 @@ def _count_kernel(  # type: ignore[no-untyped-def]
         tl.atomic_add(mine + first, 1, mask=inside, sem="relaxed")
 
 
-def count(
-    tile: torch.Tensor,
-    start: torch.Tensor,
-    thresholds: torch.Tensor,
+def count_scores(
+    tile: Tensor,
+    start: Tensor,
+    thresholds: Tensor,
     low: float,
     scale: float,
     bins: int,
     steps: int,
-    copies: torch.Tensor,
+    copies: Tensor,
 ) -> None:
     """copies[c, k] += scores of `tile` (contiguous float32) that reach exactly k thresholds."""
     total = tile.numel()
     grid = (triton.cdiv(total, BLOCK * ROUNDS),)
     _count_kernel[grid](
-        tile,
-        total,
-        start,
-        thresholds,
-        low,
-        scale,
-        float(bins - 1),
-        copies.shape[0],
-        copies.shape[1],
-        copies,
-        steps=steps,
-        block=BLOCK,
-        rounds=ROUNDS,
-        num_warps=4,
-    )
+        tile, total, start, thresholds, low, scale, float(bins - 1), *copies.shape, copies,
+        steps=steps, block=BLOCK, rounds=ROUNDS, num_warps=4,
+    )  # fmt: skip
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
@@ -103,16 +77,9 @@ def _pair_kernel(  # type: ignore[no-untyped-def]
 
 
 def pair_cosines(
-    left: torch.Tensor,
-    right: torch.Tensor,
-    rows: torch.Tensor,
-    columns: torch.Tensor,
-    grid: float,
-    near: float,
-) -> torch.Tensor:
+    left: Tensor, right: Tensor, rows: Tensor, columns: Tensor, grid: float, near: float
+) -> Tensor:
     """Products of chosen rows of `left` and `right` (unit float32), summed in float64 and put on the grid."""
-    import torch
-
     out = torch.empty(len(rows), dtype=torch.float32, device=left.device)
     if len(rows):
         width = left.shape[1]

@@ -1,4 +1,4 @@
-"""Which unasked pairs score best, or lie nearest the boundary?
+"""Search for the unasked pairs that score best or lie nearest a score.
 
 `exact.py` answers over all pairs in two passes (count, then collect). `neighbours.py` looks only at each
 row's m nearest, found exactly or by a Faiss index, as the paper does. Both give the same `Found`.
@@ -8,11 +8,4 @@ from pairsieve.search.candidates import Found, PairSearch
 from pairsieve.search.exact import ExactSearch
 from pairsieve.search.neighbours import NeighbourSearch, index_neighbours, neighbour_recall
 
-__all__ = [
-    "ExactSearch",
-    "Found",
-    "NeighbourSearch",
-    "PairSearch",
-    "index_neighbours",
-    "neighbour_recall",
-]
+__all__ = ["ExactSearch", "Found", "NeighbourSearch", "PairSearch", "index_neighbours", "neighbour_recall"]

@@ -1,4 +1,4 @@
-"""What does a search hand out, and how are candidates kept in bounded memory?"""
+"""The protocol of pair searches, what they return, and candidates kept in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pairsieve.contracts import Estimate
 from pairsieve.errors import PoolExhausted
 from pairsieve.pairs import Ids, ScoredPairs, Scores
 
-ROOM = 2_000_000  # candidates held before they are cut to those still wanted
+MAX_HELD = 2_000_000  # candidates held before they are cut to those still wanted
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class PairSearch(Protocol):
 
 
 @dataclass
-class Keeper:
+class TopPairs:
     """The `count` wanted among the pairs handed in so far; `centre` None wants the highest scores."""
 
     count: int
@@ -47,7 +47,7 @@ class Keeper:
         piece = ScoredPairs.of(ids, scores).without(self.asked)
         self._pieces.append(piece)
         self._held += len(piece)
-        if self._held > max(ROOM, 4 * self.count):
+        if self._held > max(MAX_HELD, 4 * self.count):
             self._cut()
 
     def kept(self) -> ScoredPairs:

@@ -1,4 +1,4 @@
-"""Which unasked pairs, of all pairs, are the best or the most uncertain? Two passes, nothing approximate.
+"""Exact search over all pairs for the best or the most uncertain ones, in two passes.
 
 Pass one counts all pairs by score in fine bins, less those asked, which gives a range sure to hold the
 wanted pairs and little more. Pass two collects that range; the rest is a sort of a few pairs. A scan that
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from pairsieve.contracts import Estimate
 from pairsieve.pairs import Ids
 from pairsieve.scan import Scan
-from pairsieve.search.candidates import Found, Keeper, check_pool
+from pairsieve.search.candidates import Found, TopPairs, check_pool
 
 BINS = 1 << 14
 REMEDY = "Lower the batch, or stop: nearly every pair of the space has been asked."
 
 
 class ExactSearch:
-    """Search over every pair of a scan's space. The count of pass one is made once and kept."""
+    """Search over every pair of a scan's space. Pass one runs once and is kept."""
 
     def __init__(self, scan: Scan) -> None:
         self.scan = scan
@@ -28,52 +28,48 @@ class ExactSearch:
         self._reaching: NDArray[np.int64] | None = None
 
     def best(self, count: int, asked: Ids) -> Found:
-        found = self._selected(count, asked, None)
-        if found is not None:
+        if found := self._selected(count, asked, None):
             return found
-        free = self._free(count, asked)
+        free = self._free(asked)
         enough = np.flatnonzero(free >= count)
         low = float(self._edges[enough[-1]]) if len(enough) else -2.0
-        return self._collect(low, 2.0, Keeper(count, asked, None))
+        return self._collect(low, 2.0, TopPairs(count, asked, None))
 
     def closest(self, score: float, count: int, asked: Ids) -> Found:
-        found = self._selected(count, asked, score)
-        if found is not None:
+        if found := self._selected(count, asked, score):
             return found
-        free = self._free(count, asked)
+        free = self._free(asked)
         reach = _radius(self._edges.astype(np.float64), free, score, count)
         # One float32 step wider: the kernel compares in float32, the radius is float64.
         low = np.nextafter(np.float32(max(score - reach, -2.0)), np.float32(-4))
         high = np.nextafter(np.float32(min(score + reach, 2.0)), np.float32(4))
-        return self._collect(float(low), float(high), Keeper(count, asked, score))
+        return self._collect(float(low), float(high), TopPairs(count, asked, score))
 
     def counts(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Pass one: fine edges over all scores, and how many pairs reach each."""
         if self._reaching is None:
-            self._reaching = self.scan.count_reaching(self._edges, words="counting all pairs")
+            self._reaching = self.scan.count_reaching(self._edges, desc="counting all pairs")
         return self._edges, self._reaching
 
     def _selected(self, count: int, asked: Ids, centre: float | None) -> Found | None:
         check_pool(count, self.scan.space.size - len(asked), "the space", REMEDY)
         select = getattr(self.scan, "select", None)
-        keeper = Keeper(count, asked, centre)
-        if select is None or not select(centre, count, len(asked), keeper.take):
-            return None
-        return self._found(keeper)
+        top = TopPairs(count, asked, centre)
+        done = select is not None and select(centre, count, len(asked), top.take)
+        return self._found(top) if done else None
 
-    def _free(self, count: int, asked: Ids) -> NDArray[np.int64]:
+    def _free(self, asked: Ids) -> NDArray[np.int64]:
         """Unasked pairs at or above each edge."""
         _, reaching = self.counts()
         taken = np.sort(self.scan.scores(asked))
-        free: NDArray[np.int64] = reaching - (len(taken) - np.searchsorted(taken, self._edges, "left"))
-        return free
+        return reaching - (len(taken) - np.searchsorted(taken, self._edges, "left"))
 
-    def _collect(self, low: float, high: float, keeper: Keeper) -> Found:
-        self.scan.collect(low, high, keeper.take, words="collecting pairs")
-        return self._found(keeper)
+    def _collect(self, low: float, high: float, top: TopPairs) -> Found:
+        self.scan.collect(low, high, top.take, desc="collecting pairs")
+        return self._found(top)
 
-    def _found(self, keeper: Keeper) -> Found:
-        return Found(keeper.kept(), "exact over all pairs", Estimate.exact(1.0, self.scan.space.size))
+    def _found(self, top: TopPairs) -> Found:
+        return Found(top.kept(), "exact over all pairs", Estimate.exact(1.0, self.scan.space.size))
 
 
 def _radius(edges: NDArray[np.float64], reaching: NDArray[np.int64], score: float, count: int) -> float:

@@ -1,4 +1,4 @@
-"""Which unasked pairs stand out among each row's m nearest, as the paper searches?
+"""Search for pairs among each row's m nearest neighbours, as the paper does, and Faiss indexes of them.
 
 The neighbours come from an exact scan or from a Faiss index (IVF or HNSW) where an exact scan does not
 pay; an index's recall is measured against an exact scan of sampled rows, never assumed.
@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError, nearest
-from pairsieve.pairs import Ids, PairSpace, Scores
+from pairsieve.pairs import Ids, PairSpace, Rows, Scores
 from pairsieve.progress import tracked
-from pairsieve.scan import Scan
-from pairsieve.search.candidates import Found, Keeper, check_pool
+from pairsieve.scan import Neighbours, Scan
+from pairsieve.search.candidates import Found, TopPairs, check_pool
+
+Matrix: TypeAlias = NDArray[np.float32]  # unit rows (n, d)
 
 INDEXES = ("faiss-hnsw", "faiss-ivf")
 BATCH = 16384
+ROWS_PER_INDEX = 1 << 20  # 1.6 GB of float32 at 384 dimensions
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class NeighbourSearch:
     """Search among each row's nearest: `columns` and `scores` (rows, m), -1 where a row has fewer."""
 
     space: PairSpace
-    columns: NDArray[np.int64]
+    columns: Rows
     scores: Scores
     method: str
     recall: Estimate
@@ -43,19 +46,17 @@ class NeighbourSearch:
         return NeighbourSearch(scan.space, columns, scores, f"exact, {count} neighbours a row", whole)
 
     def best(self, count: int, asked: Ids) -> Found:
-        return self._keep(Keeper(count, asked, None))
+        return self._search(TopPairs(count, asked, None))
 
     def closest(self, score: float, count: int, asked: Ids) -> Found:
-        return self._keep(Keeper(count, asked, score))
+        return self._search(TopPairs(count, asked, score))
 
-    def _keep(self, keeper: Keeper) -> Found:
+    def _search(self, top: TopPairs) -> Found:
         for ids, scores in self._pairs():
-            keeper.take(ids, scores)
-        found = keeper.kept()
-        if len(found) < keeper.count:
-            m = self.columns.shape[1]
-            remedy = f"Lower the batch, or raise neighbours (now {m:,})."
-            check_pool(keeper.count, len(found), f"the {m:,} nearest of each row", remedy)
+            top.take(ids, scores)
+        found, m = top.kept(), self.columns.shape[1]
+        remedy = f"Lower the batch, or raise neighbours (now {m:,})."
+        check_pool(top.count, len(found), f"the {m:,} nearest of each row", remedy)
         return Found(found, self.method, self.recall)
 
     def _pairs(self) -> Iterator[tuple[Ids, Scores]]:
@@ -68,24 +69,36 @@ class NeighbourSearch:
 
 def index_neighbours(
     space: PairSpace,
-    left: NDArray[np.float32],
-    right: NDArray[np.float32],
+    left: Matrix,
+    right: Matrix,
     count: int,
     kind: str = "faiss-ivf",
     lists: int = 0,
     probes: int = 0,
-) -> tuple[NDArray[np.int64], Scores]:
-    """Each left row's `count` nearest right rows by a Faiss index over unit rows; -1 where fewer were found.
+) -> Neighbours:
+    """Each left row's `count` nearest right rows by Faiss over unit rows, best first; -1 where fewer found.
 
-    `lists` defaults to 4·√n, `probes` to 16: at a million texts that visits one in 250 of them, and
-    `neighbour_recall` says what it cost.
+    An index for every `ROWS_PER_INDEX` right rows; a row's nearest are the best of what the indexes find,
+    ties by smaller column. `lists` defaults to 4·√n, `probes` to 16: at a million texts that visits one in
+    250 of them, and `neighbour_recall` says what it cost.
     """
-    return found_in(built_index(right, count, kind, lists, probes), left, count, space.symmetric)
+    columns = np.full((len(left), count), -1, np.int64)
+    scores = np.full((len(left), count), -np.inf, np.float32)
+    for start in range(0, max(len(right), 1), ROWS_PER_INDEX):
+        index = build_index(right[start : start + ROWS_PER_INDEX], count, kind, lists, probes)
+        found, values = search_index(index, left, count, space.symmetric, -start)
+        columns, scores = merge_neighbours(columns, scores, np.where(found < 0, -1, found + start), values)
+    return columns, scores
 
 
-def built_index(
-    right: NDArray[np.float32], count: int, kind: str = "faiss-ivf", lists: int = 0, probes: int = 0
-) -> Any:
+def merge_neighbours(columns: Rows, scores: Scores, more: Rows, values: Scores) -> Neighbours:
+    """The best of two neighbour lists, row by row: (n, k) and (n, j) -> (n, k). Ties by smaller column."""
+    both, all_values = np.concatenate([columns, more], axis=1), np.concatenate([scores, values], axis=1)
+    order = np.lexsort((both, -all_values), axis=1)[:, : columns.shape[1]]
+    return np.take_along_axis(both, order, 1), np.take_along_axis(all_values, order, 1)
+
+
+def build_index(right: Matrix, count: int, kind: str = "faiss-ivf", lists: int = 0, probes: int = 0) -> Any:
     """The Faiss index over unit rows (m, d), ready to be asked for `count` nearest."""
     import faiss
 
@@ -110,9 +123,7 @@ def built_index(
     return index
 
 
-def found_in(
-    index: Any, left: NDArray[np.float32], count: int, symmetric: bool, first_row: int = 0
-) -> tuple[NDArray[np.int64], Scores]:
+def search_index(index: Any, left: Matrix, count: int, symmetric: bool, first_row: int = 0) -> Neighbours:
     """Each left row's `count` nearest in an index; in a symmetric space row i is the index's own row
     `first_row + i`, and not its own neighbour."""
     spare = 1 if symmetric else 0  # a text finds itself: ask for one more, then drop it
@@ -130,18 +141,12 @@ def found_in(
     return columns, scores
 
 
-def neighbour_recall(
-    scan: Scan, columns: NDArray[np.int64], rng: np.random.Generator, rows: int = 500
-) -> Estimate:
+def neighbour_recall(scan: Scan, columns: Rows, rng: np.random.Generator, rows: int = 500) -> Estimate:
     """Share of the true nearest that an index found; 95 % interval by bootstrap over sampled rows."""
     picked = np.sort(rng.choice(len(columns), min(rows, len(columns)), replace=False))
-    truth, _ = scan.neighbours(columns.shape[1], picked, words="measuring recall")
-    shares = np.array(
-        [
-            np.isin(true[true >= 0], found).mean() if (true >= 0).any() else 1.0
-            for true, found in zip(truth, columns[picked])
-        ]
-    )
+    truth, _ = scan.neighbours(columns.shape[1], picked, desc="measuring recall")
+    there = [np.isin(true[true >= 0], found) for true, found in zip(truth, columns[picked])]
+    shares = np.array([found.mean() if len(found) else 1.0 for found in there])
     means = rng.choice(shares, (1000, len(shares))).mean(axis=1)
     low, high = np.quantile(means, [0.025, 0.975])
     method = f"{len(picked)} sampled rows against an exact scan, bootstrap over rows"

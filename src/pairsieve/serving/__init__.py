@@ -1,9 +1,10 @@
-"""Which earlier texts does a new text match? A trained matcher over a collection, from Python or over HTTP.
+"""The matching service: which earlier texts match a text, by a scorer, from Python or over HTTP.
 
 service.py   `Service`: match, add, remove; one worker gathers what waits into batches
-opening.py   a campaign or an exported model becomes a matcher, a collection and its embeddings
-index.py     exact search in a matrix that grows        record.py    additions and removals, kept on disk
-queue.py     what waits, how much may wait              app.py       the HTTP door    metrics.py, guide.py
+opening.py   a campaign or an exported scorer becomes a scorer, a collection and its embeddings
+index.py     exact search by the scorer                held.py      held texts, their exact neighbours
+reranking.py the re-ranker's log-odds of a query       record.py    additions and removals, kept on disk
+queue.py     what waits, how much may wait             app.py       the HTTP application; metrics.py, guide.py
 
 with Service.open(Path("mine")) as service:
     service.add("q-17", "How do I change my password?")

@@ -1,4 +1,4 @@
-"""The HTTP door of a service: parse, ask the service, answer in JSON. The same gate as the labelling page's.
+"""The HTTP API of a matching service: parse a request, ask the service, answer in JSON.
 
 `make_app(service)` is an ASGI application; `serve` runs it until stopped. The description of every path is
 at /openapi.json, and as a page at /docs; neither loads anything from elsewhere.
@@ -7,38 +7,36 @@ at /openapi.json, and as a page at /docs; neither loads anything from elsewhere.
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
-import signal
-import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import asdict
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
 from fastapi import FastAPI, Request
 from fastapi import Path as PathPart
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 import pairsieve
 from pairsieve.errors import InputError, PairsieveError
+from pairsieve.http.errors import add_error_handlers
+from pairsieve.http.gate import LARGEST_BODY, Failures, Gate
+from pairsieve.http.server import run_server
 from pairsieve.serving.guide import STYLE, page
 from pairsieve.serving.metrics import Meter
 from pairsieve.serving.queue import Busy, Closed
 from pairsieve.serving.record import RecordError
 from pairsieve.serving.service import LONGEST_KEY, LONGEST_TEXT, Answer, Service, TooLong, UnknownKey
-from pairsieve.web.safety import LARGEST_BODY, Failures, Gate, Scope, check_host, is_loopback
 
-log = logging.getLogger("pairsieve")
 MOST_IN_BATCH = 100  # texts of one /match/batch
 MOST_ASKED = 100  # matches of one text
 STOP_SECONDS = 60  # how long a stop waits for the requests that were accepted
-OPEN_TO_ALL = {"/health", "/docs", "/docs/style.css", "/openapi.json"}  # they show no text
+OPEN_PATHS = {"/health", "/docs", "/docs/style.css", "/openapi.json"}  # they show no text
 
 Text = Annotated[str, Field(max_length=LONGEST_TEXT, description="An encoder reads its first tokens.")]
 Count = Annotated[int, Field(ge=1, le=MOST_ASKED, description="The most matches to give.")]
-Threshold = Annotated[float | None, Field(ge=-1, le=1, description="The least cosine a match may have.")]
+Threshold = Annotated[float | None, Field(ge=-1, le=1, description="The least score a match may have.")]
 Key = Annotated[str, PathPart(min_length=1, max_length=LONGEST_KEY)]
 
 
@@ -49,9 +47,16 @@ class Sent(BaseModel):
 
 
 class MatchSent(Sent):
-    text: Text
+    text: Text | None = None
+    key: str | None = Field(None, max_length=LONGEST_KEY, description="Of a held text, in place of a text.")
     count: Count = 10
     threshold: Threshold = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> MatchSent:
+        if (self.text is None) == (self.key is None):
+            raise ValueError("one of text and key is required, and not both")
+        return self
 
 
 class BatchSent(Sent):
@@ -64,26 +69,14 @@ class TextSent(Sent):
     text: Text
 
 
-class MatchGiven(BaseModel):
-    key: str
-    text: str
-    score: float = Field(description="The cosine, from -1 to 1.")
-    probability: float = Field(description="Of a match, by the model's head: sigmoid(weight · score + bias).")
-
-
-class AnswerGiven(BaseModel):
-    matches: list[MatchGiven] = Field(description="Best first; of equal scores the older text first.")
-    cut: bool = Field(description="The text is longer than the encoder reads; its end had no part in this.")
-
-
 class BatchGiven(BaseModel):
-    answers: list[AnswerGiven] = Field(description="One for each text, in the order sent.")
+    answers: list[Answer] = Field(description="One for each text, in the order sent.")
 
 
 class TextGiven(BaseModel):
     key: str
     replaced: bool = Field(description="There was a text with this key, which is gone now.")
-    cut: bool
+    cut: bool = Field(description="The text is longer than the encoder reads; its end had no part in this.")
 
 
 class RemovedGiven(BaseModel):
@@ -94,24 +87,12 @@ class RemovedGiven(BaseModel):
 class HealthGiven(BaseModel):
     status: str
     texts: int
+    askers: int = Field(description="Known texts of the asking side, where there are two collections.")
     waiting: int
     model: str
+    corrections: str
+    reranker: str
     version: str
-
-
-class Door(Gate):
-    """The page's gate, for programs: no login page, and some paths that show nothing are open."""
-
-    def _refuse_stranger(
-        self, scope: Scope, headers: dict[str, str]
-    ) -> tuple[int, str, dict[str, str]] | None:
-        if scope["path"] in OPEN_TO_ALL:
-            return None
-        refusal = super()._refuse_stranger(scope, headers)
-        if refusal is None or refusal[0] == 429:
-            return refusal
-        words = "This service needs its token: send the header Authorization: Bearer TOKEN."
-        return 401, words, {"www-authenticate": "Bearer"}
 
 
 def make_app(service: Service, token: str = "", failures: Failures | None = None) -> Meter:
@@ -124,18 +105,18 @@ def make_app(service: Service, token: str = "", failures: Failures | None = None
         docs_url=None,
         redoc_url=None,
     )
-    meter = Meter(Door(app, token, failures), service)
-    _add_errors(app)
+    meter = Meter(Gate(app, token, failures, open_paths=OPEN_PATHS), service)
+    add_error_handlers(app, _status_of, too_long=413)
     _add_matching(app, service)
     _add_texts(app, service)
 
     @app.get("/health", responses=_refusals(503), response_model=HealthGiven)
     async def health() -> Response:
         """Whether the service answers, and how much it holds."""
-        told = {key: value for key, value in service.about().items() if key in ("texts", "waiting", "model")}
+        state = {key: value for key, value in service.about().items() if key in HealthGiven.model_fields}
         stopping = service.queue.closed
-        told |= {"status": "stopping" if stopping else "ok", "version": pairsieve.__version__}
-        return JSONResponse(told, 503 if stopping else 200)
+        state |= {"status": "stopping" if stopping else "ok", "version": pairsieve.__version__}
+        return JSONResponse(state, 503 if stopping else 200)
 
     @app.get("/metrics", responses={**_refusals(401), 200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:
@@ -172,19 +153,19 @@ _WRITES = (400, 401, 403, 413, 429, 503)
 
 
 def _add_matching(app: FastAPI, service: Service) -> None:
-    async def asked(texts: Sequence[str], count: int, threshold: float | None) -> list[dict[str, Any]]:
-        found = await asyncio.wrap_future(service.ask(texts, count, threshold))
-        return [_as_json(answer) for answer in found]
+    async def answers(found: Future[list[Answer]]) -> list[dict[str, Any]]:
+        return [asdict(answer) for answer in await asyncio.wrap_future(found)]
 
-    @app.post("/match", responses=_refusals(*_WRITES), response_model=AnswerGiven)
+    @app.post("/match", responses=_refusals(*_WRITES, 404), response_model=Answer)
     async def match(sent: MatchSent) -> Response:
-        """The earlier texts nearest to a new one."""
-        return JSONResponse((await asked([sent.text], sent.count, sent.threshold))[0])
+        """The earlier texts that match a text best, or the partners of a held text by its key."""
+        texts = [] if sent.text is None else [sent.text]
+        return JSONResponse((await answers(service.ask(texts, sent.count, sent.threshold, sent.key)))[0])
 
     @app.post("/match/batch", responses=_refusals(*_WRITES), response_model=BatchGiven)
     async def match_batch(sent: BatchSent) -> Response:
         """The same for several texts at once."""
-        return JSONResponse({"answers": await asked(sent.texts, sent.count, sent.threshold)})
+        return JSONResponse({"answers": await answers(service.ask(sent.texts, sent.count, sent.threshold))})
 
 
 def _add_texts(app: FastAPI, service: Service) -> None:
@@ -197,23 +178,15 @@ def _add_texts(app: FastAPI, service: Service) -> None:
     async def put(key: Key, sent: TextSent, request: Request) -> Response:
         """Add a text, or replace the one with this key. Once this is answered it is on disk, and found."""
         key = _key(request, key)
-        made = await asyncio.wrap_future(service.put(key, sent.text))
-        told = {"key": key, "replaced": made.replaced, "cut": made.cut}
-        return JSONResponse(told, 200 if made.replaced else 201)
+        change = await asyncio.wrap_future(service.change(key, sent.text))
+        return JSONResponse({"key": key, **asdict(change)}, 200 if change.replaced else 201)
 
     @app.delete("/texts/{key:path}", responses=_refusals(*_WRITES, 404), response_model=RemovedGiven)
     async def delete(key: Key, request: Request) -> Response:
         """Take a text out, for good."""
         key = _key(request, key)
-        await asyncio.wrap_future(service.drop(key))
+        await asyncio.wrap_future(service.change(key, None))
         return JSONResponse({"key": key, "removed": True})
-
-
-def _as_json(answer: Answer) -> dict[str, Any]:
-    rows = [
-        {"key": m.key, "text": m.text, "score": m.score, "probability": m.probability} for m in answer.matches
-    ]
-    return {"matches": rows, "cut": answer.cut}
 
 
 def _key(request: Request, key: str) -> str:
@@ -222,26 +195,11 @@ def _key(request: Request, key: str) -> str:
     try:
         return unquote_to_bytes(raw.partition(b"?")[0].partition(b"/texts/")[2]).decode() or key
     except UnicodeDecodeError:
-        raise InputError(
-            "the key in the path is not UTF-8", remedy="Percent-encode its UTF-8 bytes"
-        ) from None
+        remedy = "Percent-encode its UTF-8 bytes"
+        raise InputError("the key in the path is not UTF-8", remedy=remedy) from None
 
 
-def _add_errors(app: FastAPI) -> None:
-    @app.exception_handler(RequestValidationError)
-    async def unfit(_: Request, error: RequestValidationError) -> Response:
-        # Only where and why: what was sent is not sent back, as it may not even be valid text.
-        found = [{"loc": [str(part) for part in e["loc"]], "msg": e["msg"]} for e in error.errors()]
-        long = any(e["type"] == "string_too_long" and e["loc"][0] == "body" for e in error.errors())
-        return Response(json.dumps({"detail": found}), 413 if long else 422, media_type="application/json")
-
-    @app.exception_handler(PairsieveError)
-    async def refused(_: Request, error: PairsieveError) -> Response:
-        status, headers = _status(error)
-        return JSONResponse({"detail": str(error)}, status, headers)
-
-
-def _status(error: PairsieveError) -> tuple[int, dict[str, str]]:
+def _status_of(error: PairsieveError) -> tuple[int, dict[str, str]]:
     if isinstance(error, Busy):
         return 429, {"Retry-After": str(error.retry_seconds)}
     if isinstance(error, Closed | RecordError):
@@ -251,39 +209,6 @@ def _status(error: PairsieveError) -> tuple[int, dict[str, str]]:
 
 def serve(service: Service, host: str, port: int, token: str, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM or Ctrl-C, then finish what was accepted. Port 0 takes a free one."""
-    import uvicorn
-
-    check_host(host, token)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as door:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind((host, port))
-        config = uvicorn.Config(
-            make_app(service, token),
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            lifespan="off",
-            limit_concurrency=service.queue.most_waiting
-            + 1000,  # beyond the queue's own limit, which explains
-            timeout_graceful_shutdown=STOP_SECONDS,
-        )
-        server = uvicorn.Server(config)
-
-        def stop(*_: object) -> None:
-            server.should_exit = True
-
-        # Until uvicorn has its own handler, and when it raises the signal again after it has stopped: being
-        # asked to stop is no failure.
-        before = signal.signal(signal.SIGTERM, stop)
-        try:
-            door.listen(2048)
-            shown = f"[{host}]" if ":" in host else host
-            announce(f"http://{shown}:{door.getsockname()[1]}/")
-            if not is_loopback(host):
-                log.warning("the service can be reached from elsewhere, without encryption; it has a token")
-            server.run(sockets=[door])
-        finally:
-            signal.signal(signal.SIGTERM, before)
+    most = service.queue.most_waiting + 1000  # connections: beyond the queue's own limit, which explains
+    limits = {"backlog": 2048, "limit_concurrency": most, "graceful_seconds": STOP_SECONDS}
+    run_server(make_app(service, token), host, port, token, announce, **limits, ws="none", lifespan="off")

@@ -1,4 +1,4 @@
-"""What can be asked over HTTP? The OpenAPI description as one plain page, without scripts."""
+"""The OpenAPI description of the service as one plain HTML page, without scripts."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ LIMITS = {
 
 def page(described: dict[str, Any]) -> str:
     """The page of an OpenAPI description: every path, what to send, what comes back."""
-    told = described["info"]
+    info = described["info"]
     schemas = described.get("components", {}).get("schemas", {})
     parts = [
         _operation(path, method, operation, schemas)
         for path, methods in described["paths"].items()
         for method, operation in methods.items()
     ]
-    title = escape(f"{told['title']} {told['version']}")
+    title = escape(f"{info['title']} {info['version']}")
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<link rel="stylesheet" href="/docs/style.css"></head><body><main>'
-        f"<h1>{title}</h1><p>{escape(told.get('description', ''))}</p>"
+        f"<h1>{title}</h1><p>{escape(info.get('description', ''))}</p>"
         '<p>For programs: <a href="/openapi.json">openapi.json</a></p>'
         f"{''.join(parts)}</main></body></html>"
     )
@@ -47,24 +47,19 @@ def page(described: dict[str, Any]) -> str:
 
 def _operation(path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any]) -> str:
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-    words = [f"<section><h2>{escape(method.upper())} {escape(path)}</h2>"]
-    words += [f"<p>{escape(operation.get('description', ''))}</p>"]
+    words = f"<section><h2>{escape(method.upper())} {escape(path)}</h2>"
+    words += f"<p>{escape(operation.get('description', ''))}</p>"
     if body:
-        sample = _sample(body, schemas)
-        words += [f"<p>Send</p><pre>{escape(json.dumps(sample, indent=2, ensure_ascii=False))}</pre>"]
-        words += [_fields(body, schemas)]
-    words += ["<p>Answers</p><table>"]
+        sample = json.dumps(_sample(body, schemas), indent=2, ensure_ascii=False)
+        words += f"<p>Send</p><pre>{escape(sample)}</pre>{_fields(body, schemas)}"
+    words += "<p>Answers</p><table>"
     for status, answer in sorted(operation.get("responses", {}).items()):
         shape = answer.get("content", {}).get("application/json", {}).get("schema") or {}
-        name = str(shape.get("$ref", "")).rpartition("/")[2]
-        given = (
-            json.dumps(_sample(shape, schemas), ensure_ascii=False)
-            if name in schemas and int(status) < 300
-            else ""
-        )
-        said = f"{escape(answer.get('description', ''))} <code>{escape(given)}</code>"
-        words += [f"<tr><th>{escape(status)}</th><td>{said}</td></tr>"]
-    return "".join([*words, "</table></section>"])
+        shown = "$ref" in shape and int(status) < 300
+        given = json.dumps(_sample(shape, schemas), ensure_ascii=False) if shown else ""
+        cell = f"{escape(answer.get('description', ''))} <code>{escape(given)}</code>"
+        words += f"<tr><th>{escape(status)}</th><td>{cell}</td></tr>"
+    return words + "</table></section>"
 
 
 def _fields(shape: dict[str, Any], schemas: dict[str, Any]) -> str:
@@ -73,14 +68,11 @@ def _fields(shape: dict[str, Any], schemas: dict[str, Any]) -> str:
     rows = []
     for name, field in shape.get("properties", {}).items():
         limits = {**field, **next((f for f in field.get("anyOf", []) if f.get("type") != "null"), {})}
-        said = [limits.get("type", "")]
-        said += [
-            "needed" if name in shape.get("required", []) else f"default {json.dumps(field.get('default'))}"
-        ]
-        for key, words in LIMITS.items():
-            said += [words.format(limits[key])] if key in limits else []
-        said += [field.get("description", "")]
-        rows += [f"<tr><th>{escape(name)}</th><td>{escape('; '.join(filter(None, said)))}</td></tr>"]
+        default = f"default {json.dumps(field.get('default'))}"
+        cell = [limits.get("type", ""), "needed" if name in shape.get("required", []) else default]
+        cell += [words.format(limits[key]) for key, words in LIMITS.items() if key in limits]
+        cell += [field.get("description", "")]
+        rows += [f"<tr><th>{escape(name)}</th><td>{escape('; '.join(filter(None, cell)))}</td></tr>"]
     return f"<table>{''.join(rows)}</table>"
 
 

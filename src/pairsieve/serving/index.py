@@ -1,30 +1,50 @@
-"""Which rows are nearest to a query, exactly, while rows come and go? One float32 matrix that grows.
+"""Exact search by a scorer in one collection or in two, while texts are added, replaced and removed.
 
-A row is never changed in place: a replaced text is a removed row and a new one, so rows stand in the order
-in which their texts last changed. Removed rows are masked, and left out when the matrix is next rebuilt.
+One collection: the held texts are one pair space, and a query that is a held text gets the scores that
+`score_texts(scorer, held texts)` gives its pairs. Two collections: `answering` is searched and `asking` holds
+the known texts of the other side, from which the smoothing and the density of the searched texts come; where
+none are known, the searched rows stay as embedded. A query that nobody holds changes nothing: it is smoothed
+with its nearest held text, its density is of its nearest held texts, and held rows are as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pairsieve.pairs import Mask, Rows
+from pairsieve.pairs import AllPairs, CrossPairs, PairSpace, Rows
+from pairsieve.scorer.corrections import Arrays, Corrections, Memo, compute
+from pairsieve.scorer.hubness import competitors, density
+from pairsieve.scorer.reranked import combined, squash
+from pairsieve.scorer.smoothing import smoothed, smoothed_all
+from pairsieve.serving.held import (
+    MOST_SCORES,
+    NEAR,
+    Floats,
+    HeldTexts,
+    NeighbourTable,
+    exact_products,
+    nearest_rows,
+    products,
+)
+from pairsieve.serving.record import Change
+from pairsieve.serving.reranking import QueryReranker
 
-Vectors = NDArray[np.float32]
+if TYPE_CHECKING:
+    from pairsieve.scorer import Scorer
 
-DECIMALS = 6  # of a score: a row depends on the batch it was embedded in by less than this
-NEAR = 2e-6  # float32 products this close may be equal
-MOST_SCORES = 1 << 24  # float32 scores held at once: 64 MiB
+DECIMALS = 6  # of a score where matches are ordered: a row depends on the batch it was embedded in by less
+REBUILD_FROM = 256  # changed texts, beside an eighth of all, from which a scan of all pairs is faster
 MOST_TIES = 4096  # ties of the last place that are looked at one by one
 
 
 @dataclass(frozen=True)
 class Match:
-    """An earlier text: `score` is the cosine, `probability` is `σ(weight · cosine + bias)`."""
+    """An earlier text, its score (-1 to 1, on the scale of `evaluate` and `match`) and its probability."""
 
     key: str
     text: str
@@ -32,95 +52,229 @@ class Match:
     probability: float
 
 
-class Index:
-    """Texts by key with their unit rows; `find` is exact. Not for several threads at once."""
+@dataclass(frozen=True, eq=False)
+class Query:
+    """What is asked: a new text by its unit row (d,), or a held one by its row on the asking side.
 
-    def __init__(self, keys: Sequence[str], texts: Sequence[str], rows: Vectors) -> None:
-        self.width = int(rows.shape[1])
-        self._keys, self._texts = list(keys), list(texts)
-        self._used = len(self._keys)
-        self._rows = np.empty((max(1024, self._used + self._used // 8), self.width), np.float32)
-        self._rows[: self._used] = rows
-        self._alive: Mask = np.ones(len(self._rows), bool)
-        self._row_of = {key: row for row, key in enumerate(self._keys)}
+    itself: the held text stands among its own answers, first and with score 1.
+    """
+
+    text: str
+    row: Floats | None = None
+    held: int = -1
+    itself: bool = False
+
+
+class Index:
+    """Held texts under a scorer; `find` is exact. Not for several threads at once."""
+
+    def __init__(
+        self,
+        answering: HeldTexts,
+        scorer: Scorer | None = None,
+        asking: HeldTexts | None = None,
+        side: int = 1,
+        device: str = "auto",
+        memo: Memo = compute,
+    ) -> None:
+        """scorer: None is the plain cosine within one collection. asking: known texts of the other side of
+        two collections. side: that of `answering`, 0 left or 1 right. device: of scans. `memo(kind, build)`
+        may keep the lists of neighbours ("plain", "smoothed") that the first state is made from."""
+        self.scorer, self.corrections = scorer, Corrections(True) if scorer is None else scorer.corrections
+        self.one, self.width, self._device = self.corrections.symmetric, answering.width, device
+        self.answering = answering
+        nobody = HeldTexts([], [], answering.plain.rows[:0])
+        self.asking = answering if self.one else asking or nobody
+        self.side = 0 if self.one else side
+        self._sides = [answering, self.asking] if len(self.asking) and not self.one else [answering]
+        reranker = None if scorer is None else scorer.reranker
+        self._neighbours = max(1, reranker.neighbours if reranker else 1)
+        self._plain_lists: list[NeighbourTable] = []  # of each of the sides; none where no askers are known
+        self._smooth_lists: list[NeighbourTable] = []
+        if self.one or len(self._sides) == 2:
+            if any(self.corrections.smoothing) or reranker:
+                self._plain_lists = [NeighbourTable(self._neighbours, self.one) for _ in self._sides]
+            if any(self.corrections.hubness):
+                self._smooth_lists = [NeighbourTable(competitors(self.one), self.one) for _ in self._sides]
+        self._reranker = None if reranker is None else QueryReranker(reranker, self.one, self.side)
+        self._build(memo)
 
     def __len__(self) -> int:
-        return len(self._row_of)
+        return len(self.answering)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._row_of
+        return key in self.answering.row_of
 
-    def keys(self) -> Iterator[str]:
-        return iter(self._row_of)
+    # ── asking ──────────────────────────────────────────────────────────────────────────────────
 
-    def add(self, key: str, text: str, row: Vectors) -> None:
-        """Put a text in; one with the same key goes out."""
-        self.remove(key)
-        if self._used == len(self._rows):
-            self._rebuild()
-        self._rows[self._used] = row
-        self._alive[self._used] = True
-        self._keys.append(key)
-        self._texts.append(text)
-        self._row_of[key] = self._used
-        self._used += 1
+    def query(self, text: str, row: Floats) -> Query:
+        """The query of a text; a text that is held is asked as the held one."""
+        held = self.asking.row_with_text(text)
+        return Query(text, row) if held < 0 else Query(text, held=held, itself=self.one)
 
-    def remove(self, key: str) -> bool:
-        """Take a text out; whether it was there."""
-        row = self._row_of.pop(key, None)
-        if row is not None:
-            self._alive[row] = False
-        return row is not None
+    def query_by_key(self, key: str) -> Query | None:
+        """The query of a held text of the asking side, which is no answer to itself; None without one."""
+        held = self.asking.row_of.get(key)
+        return None if held is None else Query(self.asking.texts[held], held=held)
 
-    def find(self, queries: Vectors, count: int) -> list[list[tuple[str, str, float]]]:
-        """For each query row (n, width), unit rows: key, text and cosine of its `count` nearest, best first.
+    def find(self, queries: Sequence[Query], count: int) -> list[list[tuple[str, str, float]]]:
+        """For each query: key, text and score of its `count` best, best first.
 
-        The cosines are rounded to `DECIMALS`; of equal ones the text that has been there longer is first.
+        Ordered by the score to `DECIMALS`; of equal ones the text that has been there longer is first.
         """
-        count = min(count, len(self))
-        if count < 1:
+        if not len(self) or not queries or count < 1:
             return [[] for _ in queries]
-        gone = np.flatnonzero(~self._alive[: self._used])
-        step = max(1, MOST_SCORES // self._used)
+        rows = self._query_rows(queries)
+        step = max(1, MOST_SCORES // self.answering.used)
         found: list[list[tuple[str, str, float]]] = []
         for first in range(0, len(queries), step):
-            found += self._find(np.ascontiguousarray(queries[first : first + step]), count, gone)
+            at = slice(first, first + step)
+            lines = products(rows[at], self.answering.smooth.rows)
+            lines *= self.answering.lengths
+            lines[:, ~self.answering.alive] = -np.inf
+            for query, row, line in zip(queries[at], rows[at], lines):
+                found.append(self._ranked(query, row, line, count))
         return found
 
-    def _find(self, queries: Vectors, count: int, gone: Rows) -> list[list[tuple[str, str, float]]]:
-        import torch
+    def _query_rows(self, queries: Sequence[Query]) -> Floats:
+        """Corrected rows (n, d) of queries."""
+        rows = np.empty((len(queries), self.width), np.float32)
+        for at, query in enumerate(queries):
+            rows[at] = self.asking.stretched([query.held])[0] if query.row is None else query.row
+        new = [at for at, query in enumerate(queries) if query.row is not None]
+        side = self._side_of(1)
+        held = self.answering
+        if new and any(self.corrections.smoothing):
+            nearest, cosines = nearest_rows(rows[new], held.plain.rows, held.alive, 1)
+            weights = self.corrections.weights(cosines[:, 0], side)
+            rows[new] = smoothed(rows[new], held.plain.rows[nearest[:, 0]], weights)
+        if new and any(self.corrections.hubness):
+            _, cosines = nearest_rows(rows[new], held.smooth.rows, held.alive, competitors(self.one))
+            rows[new] *= self.corrections.lengths(density(cosines), side)[:, None]
+        return rows
 
-        scores = torch.from_numpy(queries) @ torch.from_numpy(self._rows[: self._used]).T
-        if len(gone):
-            scores[:, torch.from_numpy(gone)] = -torch.inf
-        bars = scores.topk(count, dim=1).values[:, -1].numpy()
-        return [
-            [
-                (self._keys[row], self._texts[row], score)
-                for row, score in self._ranked(query, line, float(bar), count)
-            ]
-            for query, line, bar in zip(queries, scores.numpy(), bars)
-        ]
+    def _ranked(self, query: Query, row: Floats, line: Floats, count: int) -> list[tuple[str, str, float]]:
+        """The best by `line` (n,), float32 products, each scored again by itself, so that neither its place
+        in the matrix nor the other queries of a batch can change the order."""
+        held, best = self.answering, list[tuple[str, str, float]]()
+        if self.one and query.held >= 0:
+            line[query.held] = -np.inf
+            if query.itself:
+                best.append((held.keys[query.held], held.texts[query.held], 1.0))
+        candidates, log_odds = np.empty(0, np.int64), np.empty(0)
+        if self._reranker is not None:
+            lists = [table.columns[:, : self._neighbours] for table in self._plain_lists]
+            bounds = np.full(held.used, np.inf, np.float32)  # no list has room for a text that nobody asks
+            if self._plain_lists:
+                bounds = self._plain_lists[0].cosines[:, self._neighbours - 1]
+            candidates, log_odds = self._reranker.log_odds(query, self.asking, held, lists, bounds)
+            line[candidates] = -np.inf
+        near = self._nearest_by(line, count)
+        lengths = any(self.corrections.hubness)
+        scores = exact_products(row[None], held.stretched(near), unit=not lengths).astype(np.float64)
+        if self._reranker is not None:
+            assert self.scorer is not None
+            mapped = squash(self.scorer.weight * scores + self.scorer.bias)
+            near = np.concatenate([near, candidates])
+            alone = exact_products(row[None], held.stretched(candidates), unit=not lengths)
+            both = combined(self.scorer.weight, self.scorer.bias, alone, log_odds)
+            scores = np.concatenate([mapped, squash(both)]).astype(np.float64)
+        order = np.lexsort((near, -np.round(scores, DECIMALS)))[: count - len(best)]
+        scores = np.minimum(scores, 1.0)  # a new text may be nearer to a lonely text than all that are held
+        places = zip(near[order].tolist(), scores[order].tolist())
+        return best + [(held.keys[at], held.texts[at], score) for at, score in places]
 
-    def _ranked(self, query: Vectors, line: Vectors, bar: float, count: int) -> list[tuple[int, float]]:
-        """The best rows whose float32 score reaches `bar`, scored again one by one, so that neither a
-        row's place in the matrix nor the other queries of a batch can change the order."""
-        near: Rows = np.flatnonzero(line >= bar - NEAR)
-        if len(near) > MOST_TIES:  # many copies of one text: the oldest of them will do
+    def _nearest_by(self, line: Floats, count: int) -> Rows:
+        """Rows among which the `count` best by `line` certainly are, ascending."""
+        wanted = min(count, len(line))
+        bar = float(np.partition(line, len(line) - wanted)[len(line) - wanted])
+        near: Rows = np.flatnonzero(line >= max(bar - NEAR, -5.0))  # what is left out has -inf
+        if len(near) > MOST_TIES + count:  # many copies of one text: the oldest of them will do
             tied = line[near] <= bar + NEAR
             near = np.union1d(near[~tied], near[tied][:count])
-        exact = self._rows[near].astype(np.float64) @ query.astype(np.float64)
-        rounded = np.clip(np.round(exact, DECIMALS), -1.0, 1.0)
-        best = np.argsort(-rounded, kind="stable")[:count]  # rows ascend: the older of equals stays first
-        return list(zip(near[best].tolist(), rounded[best].tolist()))
+        return near
 
-    def _rebuild(self) -> None:
-        """A larger matrix, without the removed rows."""
-        kept = np.flatnonzero(self._alive[: self._used])
-        larger = np.empty((max(1024, 2 * len(kept)), self.width), np.float32)
-        larger[: len(kept)] = self._rows[kept]
-        self._rows, self._used = larger, len(kept)
-        self._alive = np.ones(len(larger), bool)
-        self._keys = [self._keys[row] for row in kept.tolist()]
-        self._texts = [self._texts[row] for row in kept.tolist()]
-        self._row_of = {key: row for row, key in enumerate(self._keys)}
+    # ── changes ─────────────────────────────────────────────────────────────────────────────────
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Add, replace and remove texts of the answering side, in their order; one update for all."""
+        held = self.answering
+        if not held.room_for(len(changes)):
+            kept, number = held.compact(len(changes))
+            for tables in (self._plain_lists, self._smooth_lists):
+                for at, table in enumerate(tables):
+                    table.renumber(None if at else kept, number if at or self.one else None)
+        changed: set[int] = set()
+        for change in changes:
+            changed.add(held.remove(change.key))
+            if change.text is not None:
+                assert change.row is not None
+                changed.add(held.add(change.key, change.text, change.row))
+        changed.discard(-1)
+        if len(changed) > REBUILD_FROM + len(held) // 8:
+            held.compact(0)
+            self._build(compute)
+        elif changed:
+            self._update(np.array(sorted(changed), np.int64))
+
+    def _partner(self, at: int) -> HeldTexts:
+        return self._sides[-1 - at]
+
+    def _side_of(self, at: int) -> int:
+        return self.side if at == 0 or self.one else 1 - self.side
+
+    def _update(self, changed: Rows) -> None:
+        """Neighbours, smoothed rows, densities and lengths after answering rows were added or removed."""
+        sides = self._sides
+        changes = [changed, np.empty(0, np.int64)][: len(sides)]
+        moved = [
+            table.update(sides[at].plain, self._partner(at).plain, changes[at], changes[-1 - at])
+            for at, table in enumerate(self._plain_lists)
+        ]
+        if any(self.corrections.smoothing):
+            for at, rows in enumerate(moved):
+                changes[at] = np.union1d(rows, changes[at])
+                self._smooth(at, changes[at][sides[at].alive[changes[at]]])
+        for at, table in enumerate(self._smooth_lists):
+            table.update(sides[at].smooth, self._partner(at).smooth, changes[at], changes[-1 - at])
+        self._stretch()
+
+    def _smooth(self, at: int, rows: Rows) -> None:
+        """Smooth some rows of a side with their nearest."""
+        side, partner, table = self._sides[at], self._partner(at), self._plain_lists[at]
+        weights = self.corrections.weights(table.cosines[rows, 0], self._side_of(at))
+        plain, others = side.plain.rows, partner.plain.rows
+        side.smooth.rows[rows] = smoothed_all(plain[rows], others, table.columns[rows, 0], weights)
+
+    def _stretch(self) -> None:
+        for at, (side, table) in enumerate(zip(self._sides, self._smooth_lists)):
+            sums = density(table.cosines[: side.used, : table.count])
+            side.lengths[:] = self.corrections.lengths(sums, self._side_of(at))
+
+    def _build(self, memo: Memo) -> None:
+        """The state from nothing, by scans of all pairs; no row may be a removed one."""
+        for kind, tables in (("plain", self._plain_lists), ("smoothed", self._smooth_lists)):
+            found = memo(kind, partial(self._scan_lists, kind, tables)) if tables else {}
+            for at, table in enumerate(tables):
+                others = max(0, len(self._partner(at)) - self.one)
+                table.fill(found[f"columns-{at}"], found[f"cosines-{at}"], others)
+                if kind == "plain" and any(self.corrections.smoothing):
+                    self._smooth(at, np.arange(self._sides[at].used))
+        self._stretch()
+
+    def _scan_lists(self, kind: str, tables: Sequence[NeighbourTable]) -> Arrays:
+        """The nearest of each text of a side and their cosines: `columns-N`, `cosines-N`."""
+        from pairsieve.scan import open_scan
+
+        arrays: Arrays = {}
+        for at, table in enumerate(tables):
+            both = self._sides[at], self._partner(at)
+            a, b = (one.plain.rows if kind == "plain" else one.smooth.rows for one in both)
+            count = min(table.width, len(b) - self.one)
+            columns, cosines = np.empty((len(a), 0), np.int64), np.empty((len(a), 0), np.float32)
+            if count > 0 and len(a):
+                space: PairSpace = AllPairs(len(a)) if self.one else CrossPairs(len(a), len(b))
+                scan = open_scan(space, a, None if self.one else b, device=self._device)
+                columns, cosines = scan.neighbours(count, desc="neighbours")
+            arrays |= {f"columns-{at}": columns, f"cosines-{at}": cosines}
+        return arrays

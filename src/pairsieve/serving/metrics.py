@@ -1,15 +1,16 @@
-"""How is the service doing? Counts and times for Prometheus, read at /metrics."""
+"""Prometheus metrics of the matching service, read at /metrics."""
 
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from pairsieve.http.gate import App, Message, Receive, Scope, Send
 from pairsieve.serving.service import BatchDone, Service
-from pairsieve.web.safety import App, Message, Receive, Scope, Send
 
 REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 BATCH_TEXTS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -23,33 +24,21 @@ class Meter:
         self._app = app
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        self._requests = Counter(
-            "pairsieve_requests", "Requests answered.", ["method", "path", "status"], registry=registry
+        counter = partial(Counter, namespace="pairsieve", registry=registry)
+        gauge = partial(Gauge, namespace="pairsieve", registry=registry)
+        histogram = partial(Histogram, namespace="pairsieve", registry=registry)
+        self._requests = counter("requests", "Requests answered.", ["method", "path", "status"])
+        self._changes = counter("changes", "Texts added, replaced or removed.")
+        self._seconds = histogram(
+            "request_seconds", "From a request to its answer.", ["path"], buckets=REQUEST_SECONDS
         )
-        self._seconds = Histogram(
-            "pairsieve_request_seconds",
-            "From a request to its answer.",
-            ["path"],
-            buckets=REQUEST_SECONDS,
-            registry=registry,
+        self._texts = histogram("batch_texts", "Texts embedded together.", buckets=BATCH_TEXTS)
+        self._phases = histogram(
+            "batch_seconds", "Seconds of a batch, by phase.", ["phase"], buckets=BATCH_SECONDS
         )
-        self._texts = Histogram(
-            "pairsieve_batch_texts", "Texts embedded together.", buckets=BATCH_TEXTS, registry=registry
-        )
-        self._phases = Histogram(
-            "pairsieve_batch_seconds",
-            "Seconds of a batch, by phase.",
-            ["phase"],
-            buckets=BATCH_SECONDS,
-            registry=registry,
-        )
-        self._changes = Counter("pairsieve_changes", "Texts added, replaced or removed.", registry=registry)
-        held = Gauge("pairsieve_texts", "Texts that can be found.", registry=registry)
-        held.set_function(lambda: len(service))
-        waiting = Gauge("pairsieve_waiting_texts", "Texts that wait for the encoder.", registry=registry)
-        waiting.set_function(lambda: service.queue.waiting)
-        most = Gauge("pairsieve_most_waiting_texts", "Texts that may wait.", registry=registry)
-        most.set(service.queue.most_waiting)
+        gauge("texts", "Texts that can be found.").set_function(lambda: len(service))
+        gauge("waiting_texts", "Texts that wait for the encoder.").set_function(lambda: service.queue.waiting)
+        gauge("most_waiting_texts", "Texts that may wait.").set(service.queue.most_waiting)
         service.note = self._batch
 
     def read(self) -> tuple[bytes, str]:
@@ -59,11 +48,7 @@ class Meter:
     def _batch(self, done: BatchDone) -> None:
         self._texts.observe(done.texts)
         self._changes.inc(done.changes)
-        for phase, seconds in (
-            ("embed", done.embed_seconds),
-            ("write", done.write_seconds),
-            ("search", done.search_seconds),
-        ):
+        for phase, seconds in done.seconds.items():
             self._phases.labels(phase).observe(seconds)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

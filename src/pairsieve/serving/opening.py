@@ -1,6 +1,6 @@
-"""What is served? A folder with a model, and a collection, become a matcher and the collection's rows.
+"""Opens what is served: a campaign or an exported scorer, a collection to search, and its known askers.
 
-The folder is a campaign (the model of its last answered round, its own texts) or what `pairsieve export`
+The folder is a campaign (the scorer of its last answered round, its own texts) or what `pairsieve export`
 wrote (then the collection is named, or begins empty). Rows come from the cache where they are there, and
 are compared with the model's own for a few texts: rows of another model are refused, never searched.
 """
@@ -8,273 +8,262 @@ are compared with the model's own for a few texts: rows of another model are ref
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.artifacts import ArtifactStore, load_array, save_array
+from pairsieve.artifacts import ArtifactStore
 from pairsieve.errors import InputError, nearest
+from pairsieve.scorer import Scorer, load_scorer
+from pairsieve.scorer.corrections import Arrays, Memo, compute
+from pairsieve.scorer.saving import SCORER_FILE
+from pairsieve.serving.held import SPARE, HeldTexts
+from pairsieve.serving.index import Index
 from pairsieve.settings import CAMPAIGN_FILE
-from pairsieve.tasks import Collection, Split, Task, load_task, tables_task
+from pairsieve.tasks import Collection, Split, load_task, tables_task
 
 if TYPE_CHECKING:
-    from pairsieve.campaign import Campaign
-    from pairsieve.models import CosineMatcher, Encoder, ProjectionMatcher
-
-    Trained = CosineMatcher | ProjectionMatcher
+    from pairsieve.models import Matcher
 
 Vectors = NDArray[np.float32]
+Source = Collection | Path | str | None
 
-STATE = "serving"  # the folder of additions, inside the served folder unless told otherwise
+STATE = "serving"  # the folder of additions, inside the served folder unless another is given
 LOOKED_AT = 4  # rows compared with the model's own
 LEAST_AGREEMENT = 0.999  # cosine; rounding is a thousand times smaller, another model is far below
 NOT_COMPARABLE = -2.0  # below any cosine
 EMPTY = Collection((), ())
+KEEP_LISTS_FROM = 5000  # texts from which the neighbours of all texts are kept on disk for the next start
 
 
 @dataclass(frozen=True)
 class Served:
-    """A matcher, the texts it searches and their unit rows."""
+    """A scorer, the texts it searches, the known texts of the other side, and the unit rows of both."""
 
-    matcher: Trained
+    scorer: Scorer
     texts: Collection
     rows: Vectors
     side: str  # of the collection in a pair
-    asking_side: str  # of a new text; within one collection both are "left"
+    asking_side: str  # of a query; within one collection both are "left"
     name: str  # for people
+    askers: Collection
+    asker_rows: Vectors
+    store: ArtifactStore
+    device: str = "auto"  # of scans
 
 
-def open_served(
-    folder: Path,
-    collection: Collection | Path | str | None,
-    *,
-    key: str | None = None,
-    text: Sequence[str] = (),
-    side: str | None = None,
-    round: int | None = None,
-    state: Path | None = None,
-    cache: Path | None = None,
-    device: str | None = None,
-) -> Served:
-    """Open a campaign or an exported model over a collection: see `Service.open`."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise InputError(
-            "no such folder",
-            where=str(folder),
-            remedy="Name a campaign folder, or a model folder that pairsieve export wrote",
-        )
-    if side not in (None, "left", "right"):
-        raise InputError(f"side {side!r}", why="a pair has a left and a right", remedy="Give left or right")
-    if (folder / CAMPAIGN_FILE).is_file():
-        return _open_campaign(folder, collection, key, text, side, round, state, cache)
-    if not (folder / "head.json").is_file():
-        found = "it is empty" if not any(folder.iterdir()) else "it has neither campaign.toml nor head.json"
-        raise InputError(
-            "no model to serve",
-            where=str(folder),
-            why=found,
-            remedy="Name a campaign folder, or a model folder that pairsieve export wrote",
-        )
-    if round is not None:
-        raise InputError(
-            f"round {round} of an exported model",
-            where=str(folder),
-            why="it is the model of one round",
-            remedy="Leave --round out",
-        )
-    from pairsieve.models import load_matcher
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be served: see `Service.open`."""
 
-    matcher = load_matcher(folder, device)
-    texts, task = _collection(collection, key, text, side)
-    own, asking = _sides(side, tells_sides_apart(matcher) if task is None else _two(task))
-    store = ArtifactStore(cache or (state or folder / STATE) / "artifacts")
-    rows = rows_of(matcher, texts, own, store)
-    return checked(Served(matcher, texts, rows, own, asking, folder.resolve().name))
+    collection: Source = None
+    key: str | None = None
+    text: Sequence[str] = ()
+    side: str | None = None
+    askers: Source = None
+    round: int | None = None
+    state: Path | None = None
+    cache: Path | None = None
+    device: str | None = None
 
 
-def _two(task: Task) -> bool:
-    return task.relation != "equivalence"
+def open_served(folder: Path, wanted: Wanted) -> Served:
+    """Open a campaign or an exported scorer over a collection."""
+    is_campaign, is_export = ((folder / name).is_file() for name in (CAMPAIGN_FILE, SCORER_FILE))
+    if not is_campaign and not is_export:
+        what = "no model to serve" if folder.is_dir() else "no such folder"
+        empty = folder.is_dir() and not any(folder.iterdir())
+        why = "it is empty" if empty else f"it has neither {CAMPAIGN_FILE} nor {SCORER_FILE}"
+        remedy = "Name a campaign folder, or a folder that pairsieve export wrote"
+        raise InputError(what, where=str(folder), why=why if folder.is_dir() else "", remedy=remedy)
+    if wanted.side not in (None, "left", "right"):
+        why = "a pair has a left and a right"
+        raise InputError(f"side {wanted.side!r}", why=why, remedy="Give left or right")
+    if is_campaign:
+        return _open_campaign(folder, wanted)
+    if wanted.round is not None:
+        what, why = f"round {wanted.round} of an exported model", "it is the model of one round"
+        raise InputError(what, where=str(folder), why=why, remedy="Leave `round` out")
+    store = ArtifactStore(wanted.cache or (wanted.state or folder / STATE) / "artifacts")
+    name, device = folder.resolve().name, wanted.device or "auto"
+    return _served(load_scorer(folder, wanted.device), wanted, name, store, device, {}, None)
 
 
-def tells_sides_apart(matcher: Trained) -> bool:
-    """Whether a text is embedded differently as the left and as the right of a pair."""
-    encoder = encoder_of(matcher, "left")
-    return not matcher.shared or encoder.left_prefix != encoder.right_prefix
-
-
-def _sides(wanted: str | None, two: bool) -> tuple[str, str]:
-    """The sides of the collection and of a new text: the collection answers unless told otherwise."""
-    if wanted is None and not two:
-        return "left", "left"
-    return ("left", "right") if wanted == "left" else ("right", "left")
-
-
-def _open_campaign(
-    folder: Path,
-    collection: Collection | Path | str | None,
-    key: str | None,
-    text: Sequence[str],
-    side: str | None,
-    round: int | None,
-    state: Path | None,
-    cache: Path | None,
-) -> Served:
+def _open_campaign(folder: Path, wanted: Wanted) -> Served:
     from pairsieve.campaign import Campaign
 
-    campaign = Campaign(folder, cache)
+    campaign = Campaign(folder, wanted.cache)
     latest = campaign.latest()
     if latest == 0:
-        raise InputError(
-            "this campaign has no model yet",
-            where=str(folder),
-            why="no round is answered",
-            remedy=f"Go on with it first: pairsieve run {folder}",
-        )
-    number = latest if round is None else round
-    if not 1 <= number <= latest:
-        raise InputError(f"no model of round {number}", remedy=f"Choose a round from 1 to {latest}")
-    matcher, task = campaign.plain_matcher(number), campaign.task
-    if side is not None and not _two(task):
-        raise InputError(
-            f"side {side!r} of one collection",
-            where=str(folder),
-            why="duplicates within one collection have no sides",
-            remedy="Leave --side out",
-        )
-    own, asking = _sides(side, _two(task))
-    name = f"{folder.resolve().name}, round {number}"
-    if collection is None or (isinstance(collection, str) and collection in task.splits):
-        names = list(task.splits) if collection is None else [collection]
-        texts, rows = _own_texts(campaign, matcher, number, names, own)
-    else:
-        texts, _ = _collection(collection, key, text, own, task)
-        store = ArtifactStore(cache) if cache else campaign.store
-        rows = rows_of(matcher, texts, own, store)
-    return checked(Served(matcher, texts, rows, own, asking, name))
+        what, why = "this campaign has no model yet", "no round is answered"
+        remedy = f"Go on with it first: pairsieve run {folder}"
+        raise InputError(what, where=str(folder), why=why, remedy=remedy)
+    round = latest if wanted.round is None else wanted.round
+    if not 1 <= round <= latest:
+        raise InputError(f"no model of round {round}", remedy=f"Choose a round from 1 to {latest}")
+    scorer, store = campaign.scorer(round), ArtifactStore(wanted.cache) if wanted.cache else campaign.store
+
+    def own_rows(split: Split, side: str) -> Vectors:
+        model = campaign.trainer.model_key(campaign.labels(round))
+        left, right = campaign.trainer.scores.unit_rows(scorer.matcher, split, model)
+        return left if right is None or side == "left" else right
+
+    name, device = f"{folder.resolve().name}, round {round}", campaign.settings.device
+    return _served(scorer, wanted, name, store, device, campaign.task.splits, own_rows)
 
 
-def _own_texts(
-    campaign: Campaign, matcher: Trained, number: int, names: Sequence[str], side: str
-) -> tuple[Collection, Vectors]:
-    """The texts of some splits, each key once, and the rows that the campaign keeps of them."""
-    parts = [campaign.task.splits[name] for name in names]
-    texts, places = _union(parts, side)
-    pieces = []
-    for part, kept in zip(parts, places):
-        left, right = campaign.plain_embeddings(matcher, part, number)
-        pieces.append((left if right is None or side == "left" else right)[kept])
-    return texts, np.concatenate(pieces)
+def _served(
+    scorer: Scorer,
+    wanted: Wanted,
+    name: str,
+    store: ArtifactStore,
+    device: str,
+    own: Mapping[str, Split],
+    own_rows: Callable[[Split, str], Vectors] | None,
+) -> Served:
+    """A scorer over what is wanted. own: a campaign's splits, whose rows it keeps (`own_rows`)."""
+    one = scorer.corrections.symmetric
+
+    def texts_and_rows(source: Collection | list[Split], side: str) -> tuple[Collection, Vectors]:
+        if isinstance(source, Collection):
+            return source, rows_of(scorer.matcher, source, side, store)
+        texts, places = _union(source, "right" if one else side)
+        if own_rows is None or not all(split is own.get(split.name) for split in source):
+            return texts, rows_of(scorer.matcher, texts, side, store)
+        return texts, np.concatenate([own_rows(split, side)[kept] for split, kept in zip(source, places)])
+
+    for option, value in (("side", wanted.side), ("askers", wanted.askers)):
+        if one and value is not None:
+            what, remedy = f"`{option}` with one collection", f"Leave `{option}` out"
+            why = "duplicates within one collection have no sides"
+            raise InputError(what, where=name, why=why, remedy=remedy)
+    source = _source(wanted.collection, wanted, own)
+    askers = EMPTY if wanted.askers is None else _source(wanted.askers, wanted, own)
+    if wanted.askers is None and isinstance(source, list) and not any(s.space.symmetric for s in source):
+        askers = source
+    # The right collection answers unless asked otherwise.
+    side, asking = ("left", "right") if wanted.side == "left" else ("right", "left")
+    if one:
+        side, asking, askers = "left", "left", EMPTY
+    texts, rows = texts_and_rows(source, side)
+    known, known_rows = texts_and_rows(askers, asking)
+    return checked(Served(scorer, texts, rows, side, asking, name, known, known_rows, store, device))
 
 
-def _union(parts: Sequence[Split], side: str) -> tuple[Collection, list[NDArray[np.int64]]]:
+def _source(given: Source, wanted: Wanted, own: Mapping[str, Split]) -> Collection | list[Split]:
+    """What was named: a collection, itself or in a table, or splits: all of the campaign, one, a task's."""
+    if given is None:
+        return list(own.values()) or EMPTY
+    if isinstance(given, Collection):
+        return given
+    if given in own:
+        return [own[str(given)]]
+    path = Path(given)
+    if path.is_dir():
+        return list(load_task(path).splits.values())
+    if path.is_file():
+        table = tables_task(path, text=tuple(wanted.text) or ("text",), key=wanted.key, split="none")
+        return next(iter(table.splits.values())).left
+    remedy = "Name a task folder, or a table (CSV, TSV, JSON Lines, Parquet)"
+    if own:
+        remedy += f", or a split of this campaign. {nearest(str(given), own)}"
+    raise InputError(f"no collection {str(given)!r}", why="there is no such file or folder", remedy=remedy)
+
+
+def _union(splits: Sequence[Split], side: str) -> tuple[Collection, list[NDArray[np.int64]]]:
     """Texts of several splits, a key once, and which rows of each split were taken."""
     seen: dict[str, str] = {}
     places: list[NDArray[np.int64]] = []
-    for part in parts:
+    for split in splits:
         kept: list[int] = []
-        side_texts = part.left if side == "left" else part.right
+        side_texts = split.left if side == "left" else split.right
         for row, (key, text) in enumerate(zip(side_texts.keys, side_texts.texts)):
             if key not in seen:
                 seen[key] = text
                 kept.append(row)
             elif seen[key] != text:
-                raise InputError(
-                    f"the key {key!r} stands in two splits with different texts",
-                    where=f"split {part.name}",
-                    why="a key names one text of what is served",
-                    remedy="Serve one split: --collection train",
-                )
+                what = f"the key {key!r} stands in two splits with different texts"
+                remedy = "Serve one split: `collection='train'`"
+                where, why = f"split {split.name}", "a key names one text of what is served"
+                raise InputError(what, where=where, why=why, remedy=remedy)
         places.append(np.array(kept, np.int64))
     return Collection(list(seen), list(seen.values())), places
 
 
-def _collection(
-    given: Collection | Path | str | None,
-    key: str | None,
-    text: Sequence[str],
-    side: str | None,
-    task: Task | None = None,
-) -> tuple[Collection, Task | None]:
-    """A collection given as itself, as a task folder or as a table; and the task it is from, if any."""
-    if given is None:
-        return EMPTY, None
-    if isinstance(given, Collection):
-        return given, None
-    path = Path(given)
-    if path.is_dir():
-        read = load_task(path)
-        chosen = side or ("left" if read.relation == "equivalence" else "right")
-        return _union(list(read.splits.values()), chosen)[0], read
-    if path.is_file():
-        made = tables_task(path, text=tuple(text) or ("text",), key=key, split="none")
-        return next(iter(made.splits.values())).left, None
-    remedy = "Name a task folder, or a table (CSV, TSV, JSON Lines, Parquet)"
-    if task is not None:
-        remedy += f", or a split of this campaign. {nearest(str(given), task.splits)}"
-    raise InputError(f"no collection {str(given)!r}", why="there is no such file or folder", remedy=remedy)
+def make_index(served: Served) -> Index:
+    """The held texts under the scorer, ready to search."""
+    smoothing = any(served.scorer.corrections.smoothing)
+    answering = HeldTexts(served.texts.keys, served.texts.texts, served.rows, smoothing)
+    asking = HeldTexts(served.askers.keys, served.askers.texts, served.asker_rows, smoothing)
+    side = 0 if served.side == "left" else 1
+    return Index(answering, served.scorer, asking, side, served.device, _memo(served))
 
 
-def rows_of(matcher: Trained, texts: Collection, side: str, store: ArtifactStore) -> Vectors:
+def _memo(served: Served) -> Memo:
+    """Keeps the neighbours of large collections, which take a scan of all pairs to find."""
+    if max(len(served.texts), len(served.askers)) < KEEP_LISTS_FROM:
+        return compute
+    corrections, reranker = served.scorer.corrections, served.scorer.reranker
+    key = {
+        "matcher": served.scorer.matcher.fingerprint,
+        "texts": [served.texts.fingerprint, served.askers.fingerprint],
+        "side": served.side,
+        "neighbours": [SPARE, 1 if reranker is None else reranker.neighbours],
+    }
+
+    def memo(kind: str, build: Callable[[], Arrays]) -> Arrays:
+        more = {"kind": kind, "corrections": repr(corrections)} if kind == "smoothed" else {"kind": kind}
+        return served.store.arrays("served-neighbours", {**key, **more}, build)
+
+    return memo
+
+
+def rows_of(matcher: Matcher, texts: Collection, side: str, store: ArtifactStore) -> Vectors:
     """Unit rows of a collection, kept in the store; a frozen encoder's under the key that campaigns use."""
-    from pairsieve.models import ProjectionMatcher
+    from pairsieve.models import cached_embeddings
 
-    def kept(key: dict[str, Any], make: Callable[[], Vectors]) -> Vectors:
-        place = store.get("embeddings", key, lambda p: save_array(p / "rows.npy", make()))
-        rows: Vectors = load_array(place / "rows.npy", mmap=True)
-        return rows
-
-    if len(texts) == 0:
-        return matcher.embed(["nothing"], side)[:0]
-    if isinstance(matcher, ProjectionMatcher):
-        encoder = matcher.encoder
-        key = {
-            "encoder": matcher.base_fingerprint,
-            "texts": texts.fingerprint,
-            "prefix": encoder.prefix(side),
-        }
-        return matcher.project(kept(key, lambda: encoder.embed(texts.texts, side)), side)
-    key = {"matcher": matcher.fingerprint, "texts": texts.fingerprint, "side": side}
-    return kept(key, lambda: matcher.embed(texts.texts, side))
-
-
-def encoder_of(matcher: Trained, side: str) -> Encoder:
-    """The encoder that reads the texts of a side."""
-    from pairsieve.models import ProjectionMatcher
-
-    if isinstance(matcher, ProjectionMatcher):
-        return matcher.encoder
-    return matcher.right if side == "right" else matcher.left
+    encoder = matcher.encoder_for(side)
+    key = {"encoder": matcher.rows_key(side), "texts": texts.fingerprint, "prefix": encoder.prefix(side)}
+    return matcher.transform(cached_embeddings(store, key, encoder, texts.texts, side), side)
 
 
 def checked(served: Served) -> Served:
     """Refuse a key that stands twice, and rows that the matcher would not make itself."""
-    texts, rows = served.texts, served.rows
-    if len(set(texts.keys)) != len(texts):
-        twice = next(key for key, count in Counter(texts.keys).items() if count > 1)
-        raise InputError(f"the key {twice!r} stands twice", where=served.name, why="a key names one text")
-    if rows.shape[0] != len(texts):
-        raise InputError(f"{rows.shape[0]:,} embeddings of {len(texts):,} texts", where=served.name)
-    for side in ("left", "right"):  # requests come one by one: what a GPU needs is made once, and kept
-        encoder_of(served.matcher, side).prepared = {}
-    found = agreement(served.matcher, texts.texts, rows, served.side)
-    if found < LEAST_AGREEMENT:
-        raise InputError(
-            "the collection's embeddings are of another model",
-            where=served.name,
-            why=f"the model's own embedding of a text has cosine {found:.3f} with the one kept for it"
-            if found > NOT_COMPARABLE
-            else f"they have {rows.shape[1]} dimensions, the model's have another number",
-            remedy="Serve with the model that made them, or remove them (--cache, or artifacts/embeddings)",
-        )
+    matcher, where = served.scorer.matcher, served.name
+    sides = ((served.side, served.texts, served.rows), (served.asking_side, served.askers, served.asker_rows))
+    for side, texts, rows in sides:
+        if len(set(texts.keys)) != len(texts):
+            twice = next(key for key, count in Counter(texts.keys).items() if count > 1)
+            raise InputError(f"the key {twice!r} stands twice", where=where, why="a key names one text")
+        if rows.shape[0] != len(texts):
+            raise InputError(f"{rows.shape[0]:,} embeddings of {len(texts):,} texts", where=where)
+        # Requests come one by one: what a GPU needs is made once, and kept.
+        matcher.encoder_for(side).prepared = {}
+        if not finite(matcher.embed(["nothing"], side)):
+            what, why = "the model gives scores that are not numbers", "a weight is infinite or no number"
+            remedy = "Export it again, or put back a copy of the folder"
+            raise InputError(what, where=where, why=why, remedy=remedy)
+        found = agreement(matcher, texts.texts, rows, side)
+        if not found >= LEAST_AGREEMENT or not finite(rows):
+            why = f"the model's own embedding of a text has cosine {found:.3f} with the one kept for it"
+            if found == NOT_COMPARABLE:
+                why = f"they have {rows.shape[1]} dimensions, the model's have another number"
+            remedy = "Serve with the model that made them, or remove them (`cache`, or artifacts/embeddings)"
+            what = "the collection's embeddings are of another model"
+            raise InputError(what, where=where, why=why, remedy=remedy)
     return served
 
 
-def agreement(matcher: Trained, texts: Sequence[str], rows: Vectors, side: str) -> float:
+def finite(rows: Vectors) -> bool:
+    """Whether all values are numbers; looked at in pieces."""
+    return all(np.isfinite(rows[first : first + 65536]).all() for first in range(0, len(rows), 65536))
+
+
+def agreement(matcher: Matcher, texts: Sequence[str], rows: Vectors, side: str) -> float:
     """The lowest cosine between rows and the matcher's own, over a few texts from first to last; 1 for none.
 
     `NOT_COMPARABLE` where the rows have another width.

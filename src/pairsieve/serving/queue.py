@@ -1,4 +1,4 @@
-"""What waits for the worker, and how much may wait? One thread takes all that has gathered, as one batch.
+"""The queue of requests in front of the worker thread, which takes all that has gathered as one batch.
 
 Nobody waits for a batch to fill: while one is worked on, the next gathers. What does not fit is refused at
 once with the seconds after which it is worth asking again. Closing finishes everything that was accepted.
@@ -25,10 +25,8 @@ class Busy(PairsieveError):
 
     def __init__(self, waiting: int, most: int, retry_seconds: int) -> None:
         self.retry_seconds = retry_seconds
-        super().__init__(
-            f"{waiting:,} texts wait and at most {most:,} may. Ask again in {retry_seconds} s, with fewer "
-            "requests at once."
-        )
+        remedy = f"Ask again in {retry_seconds} s, with fewer requests at once."
+        super().__init__(f"{waiting:,} texts wait and at most {most:,} may. {remedy}")
 
 
 class Closed(PairsieveError):
@@ -40,11 +38,10 @@ class Closed(PairsieveError):
 
 @dataclass(eq=False)
 class Job:
-    """One request: what `ask` says about `texts` (and, of a change, their `key`)."""
+    """One request: matches of texts or of a held key, or (`count` 0) the text to put under a key, or none."""
 
-    ask: str  # "match", "add" or "remove"
     texts: list[str]
-    key: str = ""
+    key: str | None = None
     count: int = 0
     threshold: float | None = None
     future: Future[Any] = field(default_factory=Future)
@@ -61,48 +58,37 @@ class Queue:
         self._work, self.most_waiting, self.most_at_once = work, most_waiting, most_at_once
         self._jobs: deque[Job] = deque()
         self._here = threading.Condition()
-        self._closed = False
+        self.closed = False
         self._texts_a_second = 0.0
         self.waiting = 0  # texts, those being worked on not counted
         self.refused = 0  # requests
         self._thread = threading.Thread(target=self._run, name="pairsieve serving", daemon=True)
         self._thread.start()
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     def put(self, job: Job) -> Future[Any]:
         """Accept a job or refuse it now (`Busy`, `Closed`); an empty queue takes one of any size."""
         with self._here:
-            if self._closed:
+            if self.closed:
                 raise Closed
             if self.waiting and self.waiting + job.size > self.most_waiting:
                 self.refused += 1
-                raise Busy(self.waiting, self.most_waiting, self.retry_seconds())
+                # What waits will take so long by the speed so far.
+                seconds = math.ceil(self.waiting / self._texts_a_second) if self._texts_a_second else 1
+                raise Busy(self.waiting, self.most_waiting, min(LONGEST_WAIT, max(1, seconds)))
             self._jobs.append(job)
             self.waiting += job.size
             self._here.notify()
         return job.future
 
-    def retry_seconds(self) -> int:
-        """How long what waits will take, by the speed so far: whole seconds from 1 to `LONGEST_WAIT`."""
-        if not self._texts_a_second:
-            return 1
-        return min(LONGEST_WAIT, max(1, math.ceil(self.waiting / self._texts_a_second)))
-
     def close(self) -> None:
         """Take no more, finish what was accepted, then return."""
         with self._here:
-            self._closed = True
+            self.closed = True
             self._here.notify_all()
         self._thread.join()
 
     def _run(self) -> None:
-        while True:
-            batch = self._take()
-            if not batch:
-                return
+        while batch := self._take():
             began = time.perf_counter()
             self._finish([job for job in batch if job.future.set_running_or_notify_cancel()])
             speed = sum(job.size for job in batch) / max(time.perf_counter() - began, 1e-6)
@@ -111,10 +97,9 @@ class Queue:
     def _take(self) -> list[Job]:
         """What has gathered, at least one job; empty when closed and nothing is left."""
         with self._here:
-            while not self._jobs and not self._closed:
+            while not self._jobs and not self.closed:
                 self._here.wait()
-            batch: list[Job] = []
-            size = 0
+            batch, size = list[Job](), 0
             while self._jobs and (not batch or size + self._jobs[0].size <= self.most_at_once):
                 batch.append(self._jobs.popleft())
                 size += batch[-1].size
@@ -127,10 +112,8 @@ class Queue:
             if batch:
                 self._work(batch)
         except Exception as error:
-            left = [job for job in batch if not job.future.done()]
-            if len(batch) == 1:
-                for job in left:
+            for job in [job for job in batch if not job.future.done()]:
+                if len(batch) == 1:
                     job.future.set_exception(error)
-                return
-            for job in left:
-                self._finish([job])
+                else:
+                    self._finish([job])

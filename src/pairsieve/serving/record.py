@@ -1,4 +1,4 @@
-"""What was added and removed while serving, and is it on disk? One SQLite file, written before we say so.
+"""The record of texts added and removed while serving: one SQLite file, written before they are acknowledged.
 
 The collection itself is never changed. A key stands here once, with its text as it is now or as removed;
 opening the service lays these over the collection, in the order in which they were last changed. The row
@@ -8,16 +8,15 @@ lies beside the text under the fingerprint of the model that made it; another mo
 from __future__ import annotations
 
 import sqlite3
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import InputError, PairsieveError
+from pairsieve.files import locked
 
 FILE = "texts.sqlite"
 VERSION = 1
@@ -52,7 +51,9 @@ class Record:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / FILE
-        self._lock = _locked(folder / ".lock", folder)
+        what, why = "this collection is being served by another process", "additions would not be shared"
+        remedy = "Stop the other, or serve with another `state` folder"
+        self._lock = locked(folder / ".lock", InputError(what, where=str(folder), why=why, remedy=remedy))
         self._base = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
         try:
             self._prepare()
@@ -70,38 +71,22 @@ class Record:
                 self._base.execute(f"PRAGMA user_version = {VERSION}")
                 return
         except sqlite3.DatabaseError as error:
-            raise InputError(
-                "the file of additions cannot be read",
-                where=str(self.path),
-                why=str(error),
-                remedy="Put back a copy of it, or move it away to serve the collection without additions",
-            ) from error
-        raise InputError(
-            f"version {version} of the file of additions",
-            where=str(self.path),
-            why=f"this pairsieve writes version {VERSION}",
-            remedy="Open it with the pairsieve that wrote it",
-        )
+            what = "the file of additions cannot be read"
+            remedy = "Put back a copy of it, or move it away to serve the collection without additions"
+            raise InputError(what, where=str(self.path), why=str(error), remedy=remedy) from error
+        what, why = f"version {version} of the file of additions", f"this pairsieve writes version {VERSION}"
+        remedy = "Open it with the pairsieve that wrote it"
+        raise InputError(what, where=str(self.path), why=why, remedy=remedy)
 
     def write(self, changes: Iterable[Change]) -> None:
         """All of them or none; on disk when this returns."""
-        values = [
-            (c.key, c.text, c.model, None if c.row is None else c.row.astype("<f4").tobytes())
-            for c in changes
-        ]
         try:
-            self._base.execute("BEGIN IMMEDIATE")
-            self._base.executemany(
-                "INSERT OR REPLACE INTO texts (key, text, model, row) VALUES (?, ?, ?, ?)", values
-            )
-            self._base.execute("COMMIT")
+            self._each("INSERT OR REPLACE INTO texts (text, model, row, key) VALUES (?, ?, ?, ?)", changes)
         except sqlite3.Error as error:
             if self._base.in_transaction:
                 self._base.execute("ROLLBACK")
-            raise RecordError(
-                f"{self.path}: the change could not be written ({error}). Nothing of it was kept. "
-                "Look after the disk, then send it again."
-            ) from error
+            remedy = "Nothing of it was kept. Look after the disk, then send it again."
+            raise RecordError(f"{self.path}: the change could not be written ({error}). {remedy}") from error
 
     def read(self) -> list[Change]:
         """Every change that counts, in the order in which they were made."""
@@ -113,33 +98,15 @@ class Record:
 
     def set_rows(self, changes: Iterable[Change]) -> None:
         """Rows of another model for texts that are already here; their order stays."""
+        self._each("UPDATE texts SET text = ?, model = ?, row = ? WHERE key = ?", changes)
+
+    def _each(self, statement: str, changes: Iterable[Change]) -> None:
+        """Run a statement with (text, model, row, key) of each change, in one transaction."""
+        blobs = ((c, None if c.row is None else c.row.astype("<f4").tobytes()) for c in changes)
         self._base.execute("BEGIN IMMEDIATE")
-        self._base.executemany(
-            "UPDATE texts SET model = ?, row = ? WHERE key = ?",
-            [(c.model, None if c.row is None else c.row.astype("<f4").tobytes(), c.key) for c in changes],
-        )
+        self._base.executemany(statement, [(c.text, c.model, blob, c.key) for c, blob in blobs])
         self._base.execute("COMMIT")
 
     def close(self) -> None:
         self._base.close()
         self._lock.close()
-
-
-def _locked(path: Path, folder: Path) -> IO[str]:
-    """The lock of a folder, held; closing it, or the end of the process, gives it back."""
-    file = path.open("a")
-    if sys.platform == "win32":
-        return file
-    import fcntl
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise InputError(
-            "this collection is being served by another process",
-            where=str(folder),
-            why="additions to one would not be seen by the other",
-            remedy="Stop the other, or serve with another --state folder",
-        ) from None
-    return file

@@ -1,4 +1,4 @@
-"""How does one ask from Python? `Service.open(folder)`, then `match`, `match_many`, `add`, `remove`.
+"""The matching service from Python: `Service.open(folder)`, then `match`, `match_key`, `add`, `remove`.
 
 Every request goes through one worker: what waits together is embedded together, changes are on disk before
 they are acknowledged and in the index before the next search, so that the next request sees them.
@@ -12,32 +12,30 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import InputError, PairsieveError
-from pairsieve.serving.index import Index, Match
+from pairsieve.serving.index import Match, Query
 from pairsieve.serving.opening import (
     LEAST_AGREEMENT,
     STATE,
     Served,
+    Source,
+    Wanted,
     agreement,
-    encoder_of,
+    finite,
+    make_index,
     open_served,
-    tells_sides_apart,
 )
 from pairsieve.serving.queue import Job, Queue
 from pairsieve.serving.record import Change, Record
 
-if TYPE_CHECKING:
-    from pairsieve.tasks import Collection
-
 Vectors = NDArray[np.float32]
 
-MOST_MATCHES = 1000  # of one text
+MOST_MATCHES = 50_000  # of one text
 LONGEST_TEXT = 100_000  # characters; an encoder reads the first few hundred
 LONGEST_KEY = 500  # characters
 MOST_WAITING = 1024  # texts that may wait before requests are refused
@@ -51,36 +49,37 @@ class UnknownKey(PairsieveError):
         super().__init__(f"There is no text with the key {key[:200]!r}.")
 
 
+class TooLong(InputError):
+    """A text that is longer than any encoder would read."""
+
+
 @dataclass(frozen=True)
 class Answer:
-    """The matches of one text, best first. `cut`: the encoder did not read all of it, only its beginning."""
+    """The matches of one text, best first; of equal scores the older first. `cut`: its end was not read."""
 
     matches: list[Match]
     cut: bool
 
 
 @dataclass(frozen=True)
-class Added:
+class Changed:
     """`replaced`: the key was there before, and its earlier text is gone. `cut`: as in `Answer`."""
 
     replaced: bool
-    cut: bool
+    cut: bool = False
 
 
 @dataclass(frozen=True)
 class BatchDone:
-    """What one batch cost: texts embedded, queries searched, changes written, and seconds of each."""
+    """What one batch cost: texts embedded, changes written, seconds by phase (embed, write, search)."""
 
     texts: int
-    queries: int
     changes: int
-    embed_seconds: float
-    search_seconds: float
-    write_seconds: float
+    seconds: dict[str, float]
 
 
 class Service:
-    """A matcher over a collection that grows. Safe to use from several threads; close it when done."""
+    """A scorer over a collection that grows. Safe to use from several threads; close it when done."""
 
     def __init__(
         self,
@@ -89,18 +88,18 @@ class Service:
         *,
         most_waiting: int = MOST_WAITING,
         most_at_once: int = MOST_AT_ONCE,
-        note: Callable[[BatchDone], None] = lambda done: None,
     ) -> None:
         if most_waiting < 1 or most_at_once < 1:
             raise InputError("a queue for no texts", remedy="Let at least one wait")
-        self.served = served
-        self.matcher = served.matcher
-        self.note = note  # called by the worker after each batch
-        self._fingerprint = served.matcher.fingerprint
-        self._alike = served.side == served.asking_side or not tells_sides_apart(served.matcher)
+        self.served, self.scorer, self.matcher = served, served.scorer, served.scorer.matcher
+        self.note: Callable[[BatchDone], None] = lambda done: None  # called by the worker after each batch
+        self._fingerprint = self.matcher.fingerprint  # of the rows; it takes a while to compute
+        encoder = self.matcher.encoder_for("left")
+        read_alike = self.matcher.shared and encoder.left_prefix == encoder.right_prefix
+        self._alike = served.side == served.asking_side or read_alike
         self._record = Record(state)
         try:
-            self._index = Index(served.texts.keys, served.texts.texts, served.rows)
+            self._index = make_index(served)
             self.replayed = self._replay()
         except BaseException:
             self._record.close()
@@ -110,11 +109,12 @@ class Service:
     @staticmethod
     def open(
         folder: Path | str,
-        collection: Collection | Path | str | None = None,
+        collection: Source = None,
         *,
         key: str | None = None,
         text: Sequence[str] = (),
         side: str | None = None,
+        askers: Source = None,
         round: int | None = None,
         state: Path | None = None,
         cache: Path | None = None,
@@ -122,76 +122,72 @@ class Service:
         most_waiting: int = MOST_WAITING,
         most_at_once: int = MOST_AT_ONCE,
     ) -> Service:
-        """Serve a campaign's model, or an exported one.
+        """Serve a campaign's scorer, or an exported one.
 
         collection: what to search: a `Collection`, a task folder, a table (with its `key` and `text`
         columns) or the name of a split; without one, all texts of the campaign, or none for an exported
-        model. side: the collection's side of a pair where the sides differ ("right": a new text asks, the
-        collection answers). state: the folder that keeps additions and removals, `folder/serving` if None.
+        model. side: the collection's side of a pair between two collections ("right": a left text asks, the
+        right collection answers). askers: known texts of the other side, in the same forms; without them,
+        those of the splits or the task that the collection is from. Without any, the collection's own rows
+        are not corrected. state: the folder that keeps additions and removals, `folder/serving` if None.
         """
         folder = Path(folder)
-        served = open_served(
-            folder,
-            collection,
-            key=key,
-            text=text,
-            side=side,
-            round=round,
-            state=state,
-            cache=cache,
-            device=device,
-        )
+        wanted = Wanted(collection, key, text, side, askers, round, state, cache, device)
+        served = open_served(folder, wanted)
         return Service(served, state or folder / STATE, most_waiting=most_waiting, most_at_once=most_at_once)
 
     # ── asking ──────────────────────────────────────────────────────────────────────────────────
 
     def match(self, text: str, count: int = 10, threshold: float | None = None) -> list[Match]:
-        """The `count` nearest texts, best first; with `threshold` only those whose cosine reaches it.
+        """The `count` best texts, best first; with `threshold` only those whose score reaches it.
 
-        Of equal scores (to six decimals) the text that has been there longer is first.
+        Of equal scores (to six decimals) the text that has been there longer is first. A text that is held
+        is asked as the held one: within one collection it is the first answer, with score 1.
         """
         return self.match_many([text], count, threshold)[0]
+
+    def match_key(self, key: str, count: int = 10, threshold: float | None = None) -> list[Match]:
+        """The best partners of a held text by its key: in one collection any, between two a known asker."""
+        return self.ask([], count, threshold, key).result()[0].matches
 
     def match_many(
         self, texts: Sequence[str], count: int = 10, threshold: float | None = None
     ) -> list[list[Match]]:
         """`match` of each text, in order."""
-        found: list[list[Match]] = []
         size = self.queue.most_at_once
-        for first in range(0, len(texts), size):
-            answers = self.ask(texts[first : first + size], count, threshold).result()
-            found += [answer.matches for answer in answers]
-        return found
+        batches = (texts[first : first + size] for first in range(0, len(texts), size))
+        answers = (answer for batch in batches for answer in self.ask(batch, count, threshold).result())
+        return [answer.matches for answer in answers]
 
-    def add(self, key: str, text: str) -> Added:
+    def add(self, key: str, text: str) -> Changed:
         """Put a text in; an earlier one with the same key is replaced. It is on disk when this returns."""
-        return self.put(key, text).result()
+        return self.change(key, text).result()
 
     def remove(self, key: str) -> None:
         """Take a text out for good; `UnknownKey` where there is none."""
-        self.drop(key).result()
+        self.change(key, None).result()
 
     def ask(
-        self, texts: Sequence[str], count: int = 10, threshold: float | None = None
+        self, texts: Sequence[str], count: int = 10, threshold: float | None = None, key: str | None = None
     ) -> Future[list[Answer]]:
-        """`match_many` without waiting for it; `Busy` where too much waits already."""
+        """`match_many`, or `match_key` with a key and no texts, without waiting; `Busy` if too much waits."""
         if not 1 <= count <= MOST_MATCHES:
             raise InputError(f"{count:,} matches asked for", remedy=f"Ask for 1 to {MOST_MATCHES:,}")
         if threshold is not None and not math.isfinite(threshold):
-            raise InputError(f"threshold {threshold}", remedy="Give a cosine between -1 and 1")
+            raise InputError(f"threshold {threshold}", remedy="Give a score between -1 and 1")
         for text in texts:
-            check_text(text)
-        return self.queue.put(Job("match", list(texts), count=count, threshold=threshold))
+            _check_text(text)
+        return self.queue.put(Job(list(texts), key, count, threshold))
 
-    def put(self, key: str, text: str) -> Future[Added]:
-        """`add` without waiting for it."""
-        check_key(key)
-        check_text(text)
-        return self.queue.put(Job("add", [text], key=key))
-
-    def drop(self, key: str) -> Future[None]:
-        """`remove` without waiting for it."""
-        return self.queue.put(Job("remove", [], key=key))
+    def change(self, key: str, text: str | None) -> Future[Changed]:
+        """`add`, or `remove` for None, without waiting for it."""
+        if text is not None:
+            if not 1 <= len(key) <= LONGEST_KEY:
+                remedy = f"Give a key of 1 to {LONGEST_KEY} characters"
+                raise InputError(f"a key of {len(key):,} characters", remedy=remedy)
+            _check_unicode(key, "key")
+            _check_text(text)
+        return self.queue.put(Job([] if text is None else [text], key))
 
     def __len__(self) -> int:
         return len(self._index)
@@ -204,12 +200,32 @@ class Service:
         return {
             "serving": self.served.name,
             "texts": len(self),
+            "askers": len(self.served.askers),
             "waiting": self.queue.waiting,
-            "model": self._fingerprint[:16],
-            "encoder": encoder_of(self.matcher, self.served.side).name,
-            "weight": self.matcher.weight,
-            "bias": self.matcher.bias,
+            "model": self.scorer.fingerprint[:16],
+            "encoder": self.matcher.encoder_for(self.served.side).name,
+            "corrections": self._corrections_in_words(),
+            "reranker": self._reranker_in_words(),
+            "weight": self.scorer.weight,
+            "bias": self.scorer.bias,
         }
+
+    def _corrections_in_words(self) -> str:
+        corrections = self.scorer.corrections
+        names = {"hubness correction": corrections.hubness, "neighbour smoothing": corrections.smoothing}
+        used = " and ".join(name for name, strengths in names.items() if any(strengths))
+        if not used:
+            return "none: scores are plain cosines"
+        if not corrections.symmetric and not len(self.served.askers):
+            return f"{used} of queries alone: no askers are known, so the collection's rows are not corrected"
+        return used
+
+    def _reranker_in_words(self) -> str:
+        reranker = self.scorer.reranker
+        if reranker is None:
+            return "none"
+        cross = f" with {len(reranker.cross_encoders)} cross-encoders" if reranker.cross_encoders else ""
+        return f"boosted trees{cross} over the {reranker.neighbours} nearest of each text"
 
     def close(self) -> None:
         """Finish what was accepted, then stop."""
@@ -219,164 +235,132 @@ class Service:
     def __enter__(self) -> Service:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # ── the worker ──────────────────────────────────────────────────────────────────────────────
 
     def _work(self, batch: list[Job]) -> None:
         """Embed everything at once, write and apply the changes, then search."""
-        began = time.perf_counter()
-        asking, adding = self.served.asking_side, self.served.side
-        asks = [job for job in batch if job.ask == "match"]
-        changes = [job for job in batch if job.ask != "match"]
-        queries, rows = self._embed(
-            [text for job in asks for text in job.texts], [text for job in changes for text in job.texts]
-        )
-        embedded = time.perf_counter()
-        self._change(changes, rows, adding)
-        written = time.perf_counter()
-        first = 0
-        found = self._index.find(queries, max((job.count for job in asks), default=0))
-        for job in asks:
-            answers = [
-                Answer(self._matches(near, job.count, job.threshold), self._is_cut(text, asking))
-                for text, near in zip(job.texts, found[first : first + len(job.texts)])
-            ]
-            first += len(job.texts)
-            job.future.set_result(answers)
-        self.note(
-            BatchDone(
-                len(queries) + len(rows),
-                len(queries),
-                len(changes),
-                embedded - began,
-                time.perf_counter() - written,
-                written - embedded,
-            )
-        )
-
-    def _embed(self, queries: list[str], added: list[str]) -> tuple[Vectors, Vectors]:
-        """Rows of new texts and of added ones: in one call where both sides read alike."""
-        asking, adding = self.served.asking_side, self.served.side
+        times = [time.perf_counter()]
+        asks = [job for job in batch if job.count]
+        changes = [job for job in batch if not job.count]
+        queries, added = ([text for job in jobs for text in job.texts] for jobs in (asks, changes))
         if self._alike:
-            rows = self.matcher.embed([*queries, *added], adding)
-            return rows[: len(queries)], rows[len(queries) :]
-        return self.matcher.embed(queries, asking), self.matcher.embed(added, adding)
+            rows = self._rows([*queries, *added], self.served.side)
+            query_rows, added_rows = rows[: len(queries)], rows[len(queries) :]
+        else:
+            query_rows = self._rows(queries, self.served.asking_side)
+            added_rows = self._rows(added, self.served.side)
+        times.append(time.perf_counter())
+        self._change(changes, added_rows)
+        times.append(time.perf_counter())
+        self._answer(asks, query_rows)
+        times.append(time.perf_counter())
+        seconds = dict(zip(("embed", "write", "search"), np.diff(times).tolist()))
+        self.note(BatchDone(len(queries) + len(added), len(changes), seconds))
 
-    def _change(self, jobs: list[Job], rows: Vectors, side: str) -> None:
-        """Write changes to disk, then to the index, then say so; those that cannot be are answered here."""
+    def _rows(self, texts: list[str], side: str) -> Vectors:
+        """Unit rows of texts; an error where one has a value that is no number."""
+        rows = self.matcher.embed(texts, side)
+        if not finite(rows):
+            raise InputError("the model gives no embedding of this text", why="a value in it is no number")
+        return rows
+
+    def _answer(self, jobs: list[Job], rows: Vectors) -> None:
+        """Search for what was asked, by text (the rows are those of all texts, in order) or by key."""
+        queries: list[Query] = []
+        owners: list[Job] = []
+        remaining = iter(rows)
+        for job in jobs:
+            asked = [self._index.query(text, next(remaining)) for text in job.texts]
+            if job.key is not None:
+                held = self._index.query_by_key(job.key)
+                if held is None:
+                    job.future.set_exception(UnknownKey(job.key))
+                    continue
+                asked.append(held)
+            queries += asked
+            owners += [job] * len(asked)
+        found = self._index.find(queries, max((job.count for job in owners), default=0))
+        answers: dict[Job, list[Answer]] = {job: [] for job in jobs if not job.future.done()}
+        for job, query, near in zip(owners, queries, found):
+            cut = self._is_cut(query.text, self.served.asking_side)
+            answers[job].append(Answer(self._matches(near[: job.count], job.threshold), cut))
+        for job, given in answers.items():
+            job.future.set_result(given)
+
+    def _matches(self, near: list[tuple[str, str, float]], threshold: float | None) -> list[Match]:
+        """Those that reach the threshold, compared in float32 as a scan of all pairs compares."""
+        least = -np.inf if threshold is None else float(np.float32(threshold))
+        reached = [match for match in near if match[2] >= least]
+        chances = self.scorer.probabilities(np.array([score for _, _, score in reached]))
+        return [Match(*match, chance) for match, chance in zip(reached, chances.tolist())]
+
+    def _change(self, jobs: list[Job], rows: Vectors) -> None:
+        """Write changes to disk, then to the index, then acknowledge them; a key nobody holds is refused."""
         present: dict[str, bool] = {}
         changes: list[Change] = []
-        said: list[tuple[Job, Added | None]] = []
-        at = 0
+        results: dict[Job, Changed] = {}
+        remaining = iter(rows)
         for job in jobs:
-            there = present.get(job.key, job.key in self._index)
-            if job.ask == "add":
-                changes.append(Change(job.key, job.texts[0], rows[at], self._fingerprint))
-                said.append((job, Added(there, self._is_cut(job.texts[0], side))))
-                at += 1
+            key, text = job.key or "", job.texts[0] if job.texts else None
+            there = present.get(key, key in self._index)
+            present[key] = text is not None
+            if text is not None:
+                changes.append(Change(key, text, next(remaining), self._fingerprint))
+                results[job] = Changed(there, self._is_cut(text, self.served.side))
             elif there:
-                changes.append(Change(job.key, None))
-                said.append((job, None))
+                changes.append(Change(key, None))
+                results[job] = Changed(replaced=True)
             else:
-                job.future.set_exception(UnknownKey(job.key))
-            present[job.key] = job.ask == "add"
+                job.future.set_exception(UnknownKey(key))
         if changes:
             self._record.write(changes)
-            self._apply(changes)
-        for job, result in said:
+            self._index.apply(changes)
+        for job, result in results.items():
             job.future.set_result(result)
-
-    def _apply(self, changes: Sequence[Change]) -> None:
-        for change in changes:
-            if change.text is None:
-                self._index.remove(change.key)
-            else:
-                assert change.row is not None
-                self._index.add(change.key, change.text, change.row)
 
     def _replay(self) -> int:
         """Lay the recorded changes over the collection; what another model embedded is embedded anew."""
         changes = self._record.read()
-        stale = [c for c in changes if c.text is not None and not self._is_ours(c)]
-        if not stale:  # a fingerprint is what a folder says of itself: a few rows are compared as well
-            held = [(c.text, c.row) for c in changes if c.text is not None and c.row is not None]
-            rows = np.stack([row for _, row in held]) if held else self.served.rows[:0]
-            texts = [text for text, _ in held]
-            if agreement(self.matcher, texts, rows, self.served.side) < LEAST_AGREEMENT:
-                stale = [c for c in changes if c.text is not None]
+        model, side, width = self._fingerprint, self.served.side, self._index.width
+        held = [c for c in changes if c.text is not None]
+        stale = [c for c in held if c.model != model or c.row is None or len(c.row) != width]
+        if held and not stale:  # a fingerprint is what a folder says of itself: some rows are compared too
+            rows = np.stack([c.row for c in held if c.row is not None])
+            if agreement(self.matcher, [c.text or "" for c in held], rows, side) < LEAST_AGREEMENT:
+                stale = held
         if stale:
-            rows = self.matcher.embed([c.text or "" for c in stale], self.served.side)
-            fresh = {c.key: Change(c.key, c.text, row, self._fingerprint) for c, row in zip(stale, rows)}
+            rows = self.matcher.embed([c.text or "" for c in stale], side)
+            fresh = {c.key: Change(c.key, c.text, row, model) for c, row in zip(stale, rows)}
             self._record.set_rows(fresh.values())
             changes = [fresh.get(c.key, c) for c in changes]
-        self._apply(changes)
+        self._index.apply(changes)
         return len(changes)
-
-    def _is_ours(self, change: Change) -> bool:
-        row = change.row
-        return change.model == self._fingerprint and row is not None and len(row) == self._index.width
-
-    def _matches(
-        self, near: list[tuple[str, str, float]], count: int, threshold: float | None
-    ) -> list[Match]:
-        weight, bias = self.matcher.weight, self.matcher.bias
-        return [
-            Match(key, text, score, _sigmoid(weight * score + bias))
-            for key, text, score in near[:count]
-            if threshold is None or score >= threshold
-        ]
 
     def _is_cut(self, text: str, side: str) -> bool:
         """Whether the encoder reads less than the whole text; a token is at least one byte long."""
-        encoder = encoder_of(self.matcher, side)
+        encoder = self.matcher.encoder_for(side)
         whole = encoder.prefix(side) + text
         if len(whole.encode()) <= encoder.max_length - 2:
             return False
         return len(encoder.tokenizer(whole, verbose=False)["input_ids"]) > encoder.max_length
 
 
-def check_text(text: str) -> None:
+def _check_text(text: str) -> None:
     """Refuse a text that cannot be matched: nothing to read, too long, or not Unicode."""
     if len(text) > LONGEST_TEXT:
-        raise TooLong(len(text))
+        why = f"at most {LONGEST_TEXT:,} are taken, and an encoder reads only the first few hundred words"
+        raise TooLong(f"a text of {len(text):,} characters", why=why, remedy="Send the part that matters")
     if not any(character.isprintable() and not character.isspace() for character in text):
         raise InputError("the text is empty", why="there is nothing to match", remedy="Give some words")
     _check_unicode(text, "text")
-
-
-def check_key(key: str) -> None:
-    """Refuse a key that cannot name a text."""
-    if not 1 <= len(key) <= LONGEST_KEY:
-        raise InputError(
-            f"a key of {len(key):,} characters", remedy=f"Give a key of 1 to {LONGEST_KEY} characters"
-        )
-    _check_unicode(key, "key")
-
-
-class TooLong(InputError):
-    """A text that is longer than any encoder would read."""
-
-    def __init__(self, length: int) -> None:
-        super().__init__(
-            f"a text of {length:,} characters",
-            why=f"at most {LONGEST_TEXT:,} are taken, and an encoder reads only the first few hundred words",
-            remedy="Send the part that matters",
-        )
 
 
 def _check_unicode(words: str, what: str) -> None:
     try:
         words.encode()
     except UnicodeEncodeError:
-        raise InputError(
-            f"the {what} holds half a surrogate pair, which is no character", remedy="Send UTF-8"
-        ) from None
-
-
-def _sigmoid(logit: float) -> float:
-    small = math.exp(-abs(logit))
-    return (1.0 if logit >= 0 else small) / (1.0 + small)
+        message = f"the {what} holds half a surrogate pair, which is no character"
+        raise InputError(message, remedy="Send UTF-8") from None

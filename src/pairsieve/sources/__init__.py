@@ -1,4 +1,4 @@
-"""Who answers the questions? Each source follows `contracts.LabelSource`; `check` is its conformance kit."""
+"""Label sources. Each follows `contracts.LabelSource`; `check` is its conformance kit."""
 
 from pairsieve.sources.check import check_label_source
 from pairsieve.sources.truth import TruthSource

@@ -1,4 +1,4 @@
-"""Does a label source keep its promise? The conformance kit for built-in and plugged-in sources."""
+"""The conformance kit of label sources, built-in and plugged-in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do questions travel to people in files, and their answers back? CSV, JSON Lines, Parquet, Label Studio.
+"""Question and answer files for annotators: CSV, JSON Lines, Parquet, Label Studio.
 
 A batch has one row per pair: left_key, right_key, left_text, right_text, and empty columns label, who and
 comment. People fill in the label: 1 / yes / match, 0 / no / no match, or unsure; empty means unanswered. Rows
@@ -8,18 +8,17 @@ line; in Parquet the first record is row 1.
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pairsieve.contracts import Answer
 from pairsieve.errors import InputError, nearest
+from pairsieve.files import write_errors, write_text
 from pairsieve.pairs import Ids
+from pairsieve.tables import write_rows
+from pairsieve.tasks.archives import unpack
+from pairsieve.tasks.reading import Table, decode, parse_table
 
 COLUMNS = ("left_key", "right_key", "left_text", "right_text", "label", "who", "comment")
 FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", ".json": "label-studio"}
@@ -28,11 +27,11 @@ LABELS: dict[str, int | None] = {
     **dict.fromkeys(("0", "0.0", "no", "n", "no match", "nomatch", "false"), 0),
     **dict.fromkeys(("unsure", "u", "?", "maybe"), None),
 }
-_DELIMITERS = ",;\t"  # spreadsheets of some countries save CSV with semicolons
+_WORDS = {1: "match", 0: "no match", None: "unsure"}
 
 
 @dataclass(frozen=True)
-class Batch:
+class QuestionBatch:
     """Questions with the texts to read; all columns have the same length."""
 
     ids: Ids
@@ -46,12 +45,12 @@ class Batch:
 
     def rows(self) -> Iterator[dict[str, str]]:
         """One dict per question, the label still empty."""
-        told = zip(self.left_keys, self.right_keys, self.left_texts, self.right_texts, strict=True)
-        return (dict(zip(COLUMNS, [*row, "", "", ""])) for row in told)
+        columns = zip(self.left_keys, self.right_keys, self.left_texts, self.right_texts, strict=True)
+        return (dict(zip(COLUMNS, [*row, "", "", ""])) for row in columns)
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedPairs:
     """What a file may answer: the id of each asked pair of keys; all keys tell a slip from a stranger."""
 
     ids: Mapping[tuple[str, str], int]
@@ -66,12 +65,12 @@ class Asked:
         all_left: Sequence[str],
         all_right: Sequence[str],
         symmetric: bool,
-    ) -> Asked:
+    ) -> AskedPairs:
         """In a symmetric space (b, a) names the same pair as (a, b)."""
         named = dict(zip(zip(left_keys, right_keys), ids.tolist(), strict=True))
         if symmetric:
             named |= {(right, left): id for (left, right), id in list(named.items())}
-        return Asked(named, frozenset(all_left), frozenset(all_right))
+        return AskedPairs(named, frozenset(all_left), frozenset(all_right))
 
     def id(self, left: str, right: str, where: str) -> int:
         """The id of the asked pair, or an error that says what is wrong with it."""
@@ -81,22 +80,20 @@ class Asked:
         for side, key, known in (("left", left, self.left_keys), ("right", right, self.right_keys)):
             if key not in known:
                 numeric = key.lstrip("0") in {other.lstrip("0") for other in known} and key != ""
-                raise InputError(
-                    f"there is no text with the {side} key {key!r}",
-                    where=where,
-                    why="a spreadsheet may have dropped the zeros in front of it" if numeric else "",
-                    remedy="Keep the keys as they are in the batch; import key columns as text",
-                )
-        raise InputError(
+                what = f"there is no text with the {side} key {key!r}"
+                why = "a spreadsheet may have dropped the zeros in front of it" if numeric else ""
+                remedy = "Keep the keys as they are in the batch; import key columns as text"
+                raise InputError(what, where=where, why=why, remedy=remedy)
+        what, why = (
             f"the pair ({left!r}, {right!r}) was never asked",
-            where=where,
-            why="only questions in the ledger take answers",
-            remedy="Answer the rows of a batch written by pairsieve ask, and add none",
+            "only questions in the ledger take answers",
         )
+        remedy = "Answer the rows of a batch written by pairsieve ask, and add none"
+        raise InputError(what, where=where, why=why, remedy=remedy)
 
 
 @dataclass(frozen=True)
-class Said:
+class FileAnswer:
     """One answer in a file: what, by whom, and where it stands."""
 
     id: int
@@ -110,14 +107,14 @@ class Said:
 class AnswerFile:
     """The answers of a file, one per person and pair; rows without a label and cancelled ones are counted."""
 
-    said: tuple[Said, ...]
+    answers: tuple[FileAnswer, ...]
     unanswered: int
     cancelled: int = 0
 
     def by_person(self) -> dict[str, tuple[list[Answer], list[str]]]:
         """{who: (answers, comments)} in the order of the file."""
         found: dict[str, tuple[list[Answer], list[str]]] = {}
-        for each in self.said:
+        for each in self.answers:
             given, comments = found.setdefault(each.who, ([], []))
             given.append(Answer(each.id, each.label))
             comments.append(each.comment)
@@ -128,17 +125,17 @@ def format_of(path: Path, named: str | None = None) -> str:
     """The format named, or the one that the file's name tells."""
     known = set(FORMATS.values())
     if named is not None and named not in known:
-        raise InputError(f"unknown format {named!r}", where="--format", remedy=nearest(named, known))
+        raise InputError(f"unknown format {named!r}", where="`format`", remedy=nearest(named, known))
     if named is None and path.suffix not in FORMATS:
-        raise InputError(
-            f"cannot tell the format of a {path.suffix or 'suffix-less'} file",
-            where=str(path),
-            remedy=f"Choose a name that ends in {', '.join(FORMATS)}, or pass --format",
-        )
+        what = f"cannot tell the format of a {path.suffix or 'suffix-less'} file"
+        remedy = f"Choose a name that ends in {', '.join(FORMATS)}, or pass `format`"
+        raise InputError(what, where=str(path), remedy=remedy)
     return named or FORMATS[path.suffix]
 
 
-def write_batch(path: Path, batch: Batch, format: str | None = None, guideline: str = "") -> list[Path]:
+def write_batch(
+    path: Path, batch: QuestionBatch, format: str | None = None, guideline: str = ""
+) -> list[Path]:
     """Write the questions, whole or not at all; returns the files written.
 
     Label Studio gets two: the tasks, and beside them the labelling configuration, with `guideline` on top.
@@ -148,186 +145,79 @@ def write_batch(path: Path, batch: Batch, format: str | None = None, guideline: 
         from pairsieve.sources.label_studio import labelling_config, tasks_json
 
         config = path.with_suffix(".xml")
-        _replace(path, lambda file: file.write_text(tasks_json(batch), encoding="utf-8"))
-        _replace(config, lambda file: file.write_text(labelling_config(guideline), encoding="utf-8"))
+        with write_errors("the file", path):
+            write_text(path, tasks_json(batch))
+            write_text(config, labelling_config(guideline))
         return [path, config]
-    writers = {"csv": _write_csv, "jsonl": _write_jsonl, "parquet": _write_parquet}
-    _replace(path, lambda file: writers[form](file, batch))
+    rows = batch.rows() if form != "jsonl" else (row | {"label": None} for row in batch.rows())
+    # With a byte-order mark in CSV, as a spreadsheet would otherwise take the texts for another encoding.
+    encoding = "utf-8-sig" if form == "csv" else "utf-8"
+    with write_errors("the file", path):
+        write_rows(path, dict.fromkeys(COLUMNS, "string"), rows, suffix=f".{form}", encoding=encoding)
     return [path]
 
 
-def read_answers(path: Path, asked: Asked, who: str | None = None, format: str | None = None) -> AnswerFile:
+def read_answers(
+    path: Path, asked: AskedPairs, who: str | None = None, format: str | None = None
+) -> AnswerFile:
     """The answers in a file; `who` answers where the file names nobody. Any fault names file, row and key.
 
     Refused: unknown keys, pairs never asked, labels outside the vocabulary, and two rows by one person that
     contradict each other. The same row twice counts once.
     """
     form = format_of(path, format)
-    if not path.is_file():
-        raise InputError("there is no such file", where=str(path), remedy="Check the name")
     if form == "label-studio":
         from pairsieve.sources.label_studio import read_export
 
         return read_export(path, asked, who)
-    readers = {"csv": _read_csv, "jsonl": _read_jsonl, "parquet": _read_parquet}
-    said: dict[tuple[str, int], Said] = {}
+    table = _read_table(path, form)
+    present = {*COLUMNS[:2], *table.names}  # without its keys the file is refused; the rest may be missing
+    columns = [table.strings(name) if name in present else [""] * len(table) for name in COLUMNS]
+    answers: dict[tuple[str, int], FileAnswer] = {}
     unanswered = 0
-    for row, cells in readers[form](path):
-        left, right = (_required(cells, side, f"{path}, row {row}") for side in ("left_key", "right_key"))
+    for row, *cells in zip(table.numbers, *columns):
+        if not any(cells):
+            continue
+        left, right, _, _, *given = cells
+        text, name, comment = map(str.strip, given)
         where = f"{path}, row {row}, pair ({left!r}, {right!r})"
-        text = as_text(cells.get("label"))
         id = asked.id(left, right, where)
         if text == "":
             unanswered += 1
             continue
-        name = as_text(cells.get("who")) or (who or "")
+        name = name or who or ""
         if not name:
-            raise InputError(
-                "nobody is named for this answer",
-                where=where,
-                remedy="Fill in the column 'who', or pass --who",
-            )
-        new = Said(id, read_label(text, where), name, as_text(cells.get("comment")), where)
-        before = said.setdefault((name, id), new)
+            remedy = "Fill in the column 'who', or pass `who`"
+            raise InputError("nobody is named for this answer", where=where, remedy=remedy)
+        new = FileAnswer(id, read_label(text, where), name, comment, where)
+        before = answers.setdefault((name, id), new)
         if before.label != new.label:
-            raise InputError(
-                f"{name} says {spoken(new.label)} here, and {spoken(before.label)} at {before.where}",
-                where=where,
-                remedy="Keep one of the two rows",
-            )
-    return AnswerFile(tuple(said.values()), unanswered)
+            here, there = (_WORDS[each.label] for each in (new, before))
+            what = f"{name} says {here} here, and {there} at {before.where}"
+            raise InputError(what, where=where, remedy="Keep one of the two rows")
+    return AnswerFile(tuple(answers.values()), unanswered)
 
 
 def read_label(text: str, where: str) -> int | None:
     """1, 0 or None (unsure), as people write them."""
     plain = " ".join(text.replace("_", " ").replace("-", " ").lower().split())
     if plain not in LABELS:
-        raise InputError(
-            f"the label is {text!r}",
-            where=where,
-            remedy="Write 1, yes or match; 0, no or no match; unsure; or leave it empty",
-        )
+        remedy = "Write 1, yes or match; 0, no or no match; unsure; or leave it empty"
+        raise InputError(f"the label is {text!r}", where=where, remedy=remedy)
     return LABELS[plain]
 
 
-def spoken(label: int | None) -> str:
-    return {1: "match", 0: "no match", None: "unsure"}[label]
-
-
-def as_text(cell: Any) -> str:
-    """A typed cell as text: whole numbers without ".0", null and NaN as ""."""
-    if cell is None or cell != cell:
-        return ""
-    if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))
-    return str(cell).strip()
-
-
-def _required(cells: Mapping[str, Any], name: str, where: str) -> str:
-    if name not in cells:
-        raise InputError(f"there is no column {name!r}", where=where, remedy=nearest(name, map(str, cells)))
-    cell = cells[name]
-    return cell if isinstance(cell, str) else as_text(cell)
-
-
-# ── the tables ──────────────────────────────────────────────────────────────────────────────────
-
-
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
-    try:
-        write(beside)
-        beside.replace(path)
-    except OSError as error:
-        raise InputError(
-            "the file cannot be written", where=str(path), why=error.strerror or str(error)
-        ) from error
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _write_csv(path: Path, batch: Batch) -> None:
-    # With a byte-order mark, as a spreadsheet would otherwise take the texts for another encoding.
-    with path.open("w", encoding="utf-8-sig", newline="") as file:
-        table = csv.DictWriter(file, COLUMNS)
-        table.writeheader()
-        table.writerows(batch.rows())
-
-
-def _write_jsonl(path: Path, batch: Batch) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for row in batch.rows():
-            file.write(json.dumps(row | {"label": None}, ensure_ascii=False) + "\n")
-
-
-def _write_parquet(path: Path, batch: Batch) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema = pa.schema([(name, pa.string()) for name in COLUMNS])
-    pq.write_table(pa.Table.from_pylist(list(batch.rows()), schema=schema), path)
-
-
 def read_text(path: Path) -> str:
+    """A text file, which is UTF-8."""
+    return decode(unpack(path), "UTF-8", guess=False)[0]
+
+
+def _read_table(path: Path, form: str) -> Table:
+    file = replace(unpack(path), suffix=f".{form}")
     try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            "the text is not UTF-8",
-            where=str(path),
-            why=f"byte 0x{error.object[error.start]:02x} at offset {error.start:,} does not fit",
-            remedy="Save it as UTF-8 (in a spreadsheet: CSV UTF-8)",
-        ) from error
-
-
-def _read_csv(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    text = read_text(path)
-    header = text.lstrip("\r\n").split("\n", 1)[0]
-    mark = max(_DELIMITERS, key=header.count)
-    limit = csv.field_size_limit(2**31 - 1)  # texts of any length; the limit is global, so it is put back
-    try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True))
-    except csv.Error as error:
-        raise InputError("the quotes do not add up", where=str(path), why=str(error)) from error
-    finally:
-        csv.field_size_limit(limit)
-    if not rows:
-        raise InputError("the file is empty", where=str(path), remedy="Give the batch with its header")
-    names = [name.strip() for name in rows[0]]
-    for number, row in enumerate(rows[1:], start=2):
-        if not any(row):
-            continue
-        if len(row) != len(names):
-            raise InputError(
-                f"the row has {len(row)} fields, the header has {len(names)}",
-                where=f"{path}, row {number}",
-                remedy='Quote a text that holds the delimiter with "…"',
-            )
-        yield number, dict(zip(names, row))
-
-
-def _read_jsonl(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if line.strip():
-            try:
-                cells = json.loads(line)
-            except ValueError as error:
-                raise InputError(
-                    "the line is not JSON", where=f"{path}, row {number}", why=str(error)
-                ) from error
-            if not isinstance(cells, dict):
-                raise InputError("the line is not a JSON object", where=f"{path}, row {number}")
-            yield number, cells
-
-
-def _read_parquet(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        rows = pq.read_table(path).to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(
-            "the file is not whole Parquet", where=str(path), why=str(error).splitlines()[0]
-        ) from error
-    yield from enumerate(rows, start=1)
+        return parse_table(
+            file, encoding="UTF-8", sniff=True
+        )  # some countries' spreadsheets write semicolons
+    except InputError as error:
+        remedy = "Save it as the batch was written: UTF-8, one row a pair (in a spreadsheet: CSV UTF-8)"
+        raise InputError(error.what, where=error.where, why=error.why, remedy=remedy) from error

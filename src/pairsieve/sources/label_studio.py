@@ -1,4 +1,4 @@
-"""How do questions go to Label Studio, and its annotations come back?
+"""Export of questions to Label Studio, and import of its annotations.
 
 Out: tasks as JSON (`data` holds keys and texts) and a labelling configuration with three choices. Back: the
 project exported as JSON (all annotations of all annotators) or JSON-MIN. Cancelled annotations and drafts are
@@ -14,13 +14,19 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from pairsieve.errors import InputError
-from pairsieve.sources.exchange import AnswerFile, Asked, Batch, Said, as_text, read_label, read_text
+from pairsieve.sources.exchange import (
+    AnswerFile,
+    AskedPairs,
+    FileAnswer,
+    QuestionBatch,
+    read_label,
+    read_text,
+)
 
-_QUESTION = "Do these two match?"
 _CHOICES = (("match", "y"), ("no match", "n"), ("unsure", "u"))  # value, hotkey
 
 
-def tasks_json(batch: Batch) -> str:
+def tasks_json(batch: QuestionBatch) -> str:
     """One task per question; keys travel in `data` and come back in every export."""
     wanted = ("left_key", "right_key", "left_text", "right_text")
     tasks = [{"data": {name: row[name] for name in wanted}} for row in batch.rows()]
@@ -30,7 +36,7 @@ def tasks_json(batch: Batch) -> str:
 def labelling_config(guideline: str = "") -> str:
     """The XML for Settings → Labeling Interface: the two texts side by side, three choices, a comment."""
     choices = "\n".join(f'    <Choice value="{value}" hotkey="{key}"/>' for value, key in _CHOICES)
-    words = guideline.strip() or _QUESTION
+    words = guideline.strip() or "Do these two match?"
     return f"""<View>
   <Header value={quoteattr(words)}/>
   <View style="display: flex; gap: 2em;">
@@ -45,19 +51,16 @@ def labelling_config(guideline: str = "") -> str:
 """
 
 
-def read_export(path: Path, asked: Asked, who: str | None = None) -> AnswerFile:
+def read_export(path: Path, asked: AskedPairs, who: str | None = None) -> AnswerFile:
     """The answers in a project's JSON or JSON-MIN export; `who` answers where an annotation names nobody."""
     try:
         tasks = json.loads(read_text(path))
     except ValueError as error:
         raise InputError("the file is not JSON", where=str(path), why=str(error)) from error
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
-        raise InputError(
-            "the file is not a list of tasks",
-            where=str(path),
-            remedy="Export the project from Label Studio as JSON or JSON-MIN",
-        )
-    said: dict[tuple[str, int], tuple[str, Said]] = {}
+        remedy = "Export the project from Label Studio as JSON or JSON-MIN"
+        raise InputError("the file is not a list of tasks", where=str(path), remedy=remedy)
+    answers: dict[tuple[str, int], tuple[str, FileAnswer]] = {}
     unanswered = cancelled = 0
     for number, task in enumerate(tasks, start=1):
         data = task.get("data", task)
@@ -77,25 +80,22 @@ def read_export(path: Path, asked: Asked, who: str | None = None) -> AnswerFile:
             answered = True
             name = _annotator(annotation.get("completed_by")) or who or ""
             if not name:
-                raise InputError("nobody is named for this answer", where=where, remedy="Pass --who")
-            when = as_text(annotation.get("updated_at") or annotation.get("created_at"))
-            new = Said(id, read_label(text, where), name, comment, where)
-            before = said.get((name, id))
+                raise InputError("nobody is named for this answer", where=where, remedy="Pass `who`")
+            when = _as_text(annotation.get("updated_at") or annotation.get("created_at"))
+            new = FileAnswer(id, read_label(text, where), name, comment, where)
+            before = answers.get((name, id))
             if before is None or before[0] <= when:
-                said[name, id] = (when, new)
+                answers[name, id] = (when, new)
         unanswered += not answered
-    return AnswerFile(tuple(new for _, new in said.values()), unanswered, cancelled)
+    return AnswerFile(tuple(new for _, new in answers.values()), unanswered, cancelled)
 
 
 def _key(data: Any, side: str, where: str) -> str:
     if not isinstance(data, Mapping) or side not in data:
-        raise InputError(
-            f"the task has no {side!r}",
-            where=where,
-            remedy="Import into Label Studio the file that pairsieve ask wrote, as it is",
-        )
+        remedy = "Import into Label Studio the file that pairsieve ask wrote, as it is"
+        raise InputError(f"the task has no {side!r}", where=where, remedy=remedy)
     key = data[side]
-    return key if isinstance(key, str) else as_text(key)
+    return key if isinstance(key, str) else _as_text(key)
 
 
 def _annotations(task: Mapping[str, Any], where: str) -> Iterator[Mapping[str, Any]]:
@@ -107,11 +107,8 @@ def _annotations(task: Mapping[str, Any], where: str) -> Iterator[Mapping[str, A
         return
     annotations = task.get("annotations", task.get("completions", []))  # the name before version 1.0
     if not isinstance(annotations, list) or not all(isinstance(each, dict) for each in annotations):
-        raise InputError(
-            "the task's annotations are not a list of objects",
-            where=where,
-            remedy="Export the project as JSON with full annotations",
-        )
+        remedy = "Export the project as JSON with full annotations"
+        raise InputError("the task's annotations are not a list of objects", where=where, remedy=remedy)
     yield from annotations
 
 
@@ -123,27 +120,31 @@ def _result(annotation: Mapping[str, Any], where: str) -> tuple[str, str]:
         chosen = chosen if isinstance(chosen, list) else [] if chosen is None else [chosen]
         words = annotation["plain"]["comment"]
     else:
-        parts = [part for part in annotation.get("result") or [] if isinstance(part, dict)]
-        picked = [part for part in parts if part.get("type") == "choices"]
-        ours = [part for part in picked if part.get("from_name") == "label"] or picked
-        chosen = [choice for part in ours for choice in (part.get("value") or {}).get("choices", [])]
-        notes = [part for part in parts if part.get("type") == "textarea"]
-        words = [text for part in notes for text in (part.get("value") or {}).get("text", [])]
+        results = [result for result in annotation.get("result") or [] if isinstance(result, dict)]
+        picked = [result for result in results if result.get("type") == "choices"]
+        ours = [result for result in picked if result.get("from_name") == "label"] or picked
+        chosen = [choice for result in ours for choice in (result.get("value") or {}).get("choices", [])]
+        notes = [result for result in results if result.get("type") == "textarea"]
+        words = [text for result in notes for text in (result.get("value") or {}).get("text", [])]
     if len(chosen) > 1:
-        raise InputError(
-            f"the annotation holds {len(chosen)} choices, {chosen!r}",
-            where=where,
-            remedy='Use the configuration that pairsieve ask wrote (choice="single")',
-        )
-    comment = " ".join(map(as_text, words)) if isinstance(words, list) else as_text(words)
-    return (as_text(chosen[0]) if chosen else ""), comment
+        what = f"the annotation holds {len(chosen)} choices, {chosen!r}"
+        remedy = 'Use the configuration that pairsieve ask wrote (choice="single")'
+        raise InputError(what, where=where, remedy=remedy)
+    comment = " ".join(map(_as_text, words)) if isinstance(words, list) else _as_text(words)
+    return (_as_text(chosen[0]) if chosen else ""), comment
 
 
 def _annotator(completed_by: Any) -> str:
     """A name that stays the same from export to export: the e-mail address where given, else the number."""
     if isinstance(completed_by, dict):
-        named = completed_by.get("email") or completed_by.get("username")
-        completed_by = named or completed_by.get("id")
-        if named:
-            return as_text(named)
-    return f"Label Studio user {as_text(completed_by)}" if as_text(completed_by) else ""
+        if named := completed_by.get("email") or completed_by.get("username"):
+            return _as_text(named)
+        completed_by = completed_by.get("id")
+    return f"Label Studio user {_as_text(completed_by)}" if _as_text(completed_by) else ""
+
+
+def _as_text(cell: Any) -> str:
+    """A JSON value as text: whole numbers without ".0", null and NaN as ""."""
+    if cell is None or cell != cell:
+        return ""
+    return str(int(cell) if isinstance(cell, float) and cell.is_integer() else cell).strip()

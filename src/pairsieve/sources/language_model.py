@@ -1,4 +1,4 @@
-"""What would a language model say? Asks any OpenAI-compatible endpoint, under a cap that holds.
+"""A label source that asks a language model at any OpenAI-compatible endpoint, under a spend cap.
 
 Off unless somebody builds one: nothing here is asked by default. Pairs are asked by several threads; each
 reply is handed on as it comes (`on_answer`), so that a stop loses nothing that was paid for. What the model
@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -22,9 +22,9 @@ from pairsieve.contracts import Answer
 from pairsieve.errors import InputError
 from pairsieve.pairs import Ids
 from pairsieve.progress import bar
+from pairsieve.sources.endpoint import Dialect, Endpoint, Reply, open_client, post, presentable, worst_case
 from pairsieve.sources.prompt import Prompt, read_reply
-from pairsieve.sources.spending import Purse, Spent
-from pairsieve.sources.wire import Dialect, Endpoint, Reply, open_client, post, presentable, worst_case
+from pairsieve.sources.spending import SpendBudget, Spent
 
 if TYPE_CHECKING:
     import httpx
@@ -43,9 +43,7 @@ class ModelReport:
 
     answered: int  # pairs; with those it was unsure of
     unsure: int
-    left_open: dict[
-        str, int
-    ]  # pairs without an answer: "refused", "unparsable", "unreachable", "not reached"
+    left_open: dict[str, int]  # pairs that are "refused", "unparsable", "unreachable" or "not reached"
     retries: int
     spent: Spent  # in this run
     stopped: str = ""  # why it ended before the last pair; empty where it did not
@@ -66,7 +64,7 @@ class ModelReport:
             f"{self.answered:,} pairs answered ({self.unsure:,} unsure) with {spent.requests:,} requests, "
             f"{self.retries:,} of them retries; {spent.prompt_tokens:,} tokens in, "
             f"{spent.completion_tokens:,} out, {spent.money:.4f} spent"
-            + (f" (of it {spent.assumed:.4f} assumed, as no cost was told)." if spent.assumed else ".")
+            + (f" (of it {spent.assumed:.4f} assumed, as no cost was reported)." if spent.assumed else ".")
         ]
         if self.left_open:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.left_open.items()))
@@ -84,35 +82,26 @@ class LanguageModelSource:
         endpoint: Endpoint,
         prompt: Prompt,
         texts: Texts,
-        purse: Purse,
+        budget: SpendBudget,
         rng: np.random.Generator,
         on_answer: OnAnswer | None = None,
     ) -> None:
         """`texts`: pair id -> (left, right). `rng`: the jitter of waits.
 
         `on_answer` gets each reply's answers, in the caller's thread; after an interruption in the midst of
-        such a call, once more, so it must bear to be told the same twice (the ledger does).
+        such a call, once more, so it must accept the same answers twice (the ledger does).
         """
         self.name = endpoint.model
-        self.endpoint, self.prompt, self.texts, self.purse = endpoint, prompt, texts, purse
+        self.endpoint, self.prompt, self.texts, self.budget = endpoint, prompt, texts, budget
         self.on_answer = on_answer
         self._rng = rng
-        self._before = purse.spent
+        self._before = budget.spent
         self._dialect = Dialect()
-        self._answered = self._unsure = self._retries = 0
-        self._open: Counter[str] = Counter()
-        self._stopped = ""
+        self._counted = ModelReport(0, 0, {}, 0, Spent())
 
     @property
     def report(self) -> ModelReport:
-        return ModelReport(
-            self._answered,
-            self._unsure,
-            dict(self._open),
-            self._retries,
-            self.purse.spent.since(self._before),
-            self._stopped,
-        )
+        return replace(self._counted, spent=self.budget.spent.since(self._before))
 
     def answer(self, ids: Ids) -> Sequence[Answer]:
         """Ask about each pair; those without a believable answer are left out. ids: (n,) distinct int64.
@@ -129,11 +118,11 @@ class LanguageModelSource:
             jobs.put(wanted[at : at + step])
         found: dict[int, Answer] = {}
 
-        def deliver(event: _Event) -> None:
-            found.update({answer.id: answer for answer in event.answers})
-            if event.answers and self.on_answer is not None:
-                self.on_answer(event.answers)
-            shown.update(event.pairs)
+        def deliver(answers: list[Answer], pairs: int) -> None:
+            found.update({answer.id: answer for answer in answers})
+            if answers and self.on_answer is not None:
+                self.on_answer(answers)
+            shown.update(pairs)
 
         with open_client(self.endpoint) as client:
             asking = _Asking(self, client, jobs)
@@ -149,30 +138,24 @@ class LanguageModelSource:
                 shown.close()
                 self._note(found, asking, len(wanted))
         if asking.failed and not found:
-            raise InputError(
-                f"the model {self.name} gave no answer",
-                where=self.endpoint.url,
-                why=asking.stopped,
-                remedy="Check the address, the model's name and the key; nothing was labelled",
-            )
+            what, where = f"the model {self.name} gave no answer", self.endpoint.url
+            remedy = "Check the address, the model's name and the key; nothing was labelled"
+            raise InputError(what, where=where, why=asking.stopped, remedy=remedy)
         return [found[pair] for pair in wanted if pair in found]
 
     def _note(self, found: dict[int, Answer], asking: _Asking, wanted: int) -> None:
-        self._answered += len(found)
-        self._unsure += sum(answer.label is None for answer in found.values())
-        self._retries += asking.retries
         left = Counter(asking.left_open)
         left["not reached"] = wanted - len(found) - left.total()
-        self._open = self._open + left  # drops what is zero
-        self._stopped, self._dialect = asking.stopped, asking.dialect
-
-
-@dataclass(frozen=True)
-class _Event:
-    """News from a thread: answers, and how many pairs are done with, answered or not."""
-
-    answers: list[Answer]
-    pairs: int
+        before = self._counted
+        self._counted = ModelReport(
+            answered=before.answered + len(found),
+            unsure=before.unsure + sum(answer.label is None for answer in found.values()),
+            left_open=dict(Counter(before.left_open) + left),  # drops what is zero
+            retries=before.retries + asking.retries,
+            spent=Spent(),
+            stopped=asking.stopped,
+        )
+        self._dialect = asking.dialect
 
 
 @dataclass(frozen=True)
@@ -184,16 +167,12 @@ class _Outcome:
     words: str = ""
     wait_seconds: float | None = None  # as the server asked
 
-    @property
-    def worth_a_retry(self) -> bool:
-        return self.why_not in ("", "unparsable", "unreachable")
-
 
 class _Asking:
     """The threads of one call of `answer`, and what they share."""
 
     def __init__(self, source: LanguageModelSource, client: httpx.Client, jobs: Jobs) -> None:
-        self.endpoint, self.prompt, self.purse = source.endpoint, source.prompt, source.purse
+        self.endpoint, self.prompt, self.budget = source.endpoint, source.prompt, source.budget
         self.texts, self.client, self.jobs = source.texts, client, jobs
         self.dialect, self._rng = source._dialect, source._rng
         self.stopped = ""  # why, in words
@@ -202,7 +181,7 @@ class _Asking:
         self.left_open: Counter[str] = Counter()
         self._threads: list[threading.Thread] = []
         self._ended: set[threading.Thread] = set()
-        self._events: list[_Event] = []
+        self._events: list[tuple[list[Answer], int]] = []  # answers, and pairs done with, answered or not
         self._handed_on = 0  # of the events
         self._news = threading.Condition()
         self._error: BaseException | None = None  # of a thread
@@ -220,7 +199,7 @@ class _Asking:
         for thread in self._threads:
             thread.start()
 
-    def hand_on(self, deliver: Callable[[_Event], None]) -> None:
+    def hand_on(self, deliver: Callable[[list[Answer], int], None]) -> None:
         """Hand on the threads' news in this thread until all have ended.
 
         News stay in the list until handed on to the end: an exception anywhere in here loses none, and
@@ -232,7 +211,7 @@ class _Asking:
                     self._news.wait(1.0)
                 if len(self._events) == self._handed_on:
                     break
-            deliver(self._events[self._handed_on])
+            deliver(*self._events[self._handed_on])
             self._handed_on += 1
         if self._error is not None:
             error, self._error = self._error, None
@@ -261,7 +240,7 @@ class _Asking:
 
     def _tell(self, answers: list[Answer], pairs: int) -> None:
         with self._news:
-            self._events.append(_Event(answers, pairs))
+            self._events.append((answers, pairs))
             self._news.notify()
 
     def stop(self, words: str = "", failed: bool = False) -> None:
@@ -288,11 +267,9 @@ class _Asking:
                 self._tell(answers, len(answers))
                 given = {answer.id for answer in answers}
                 waiting = [pair for pair in waiting if pair not in given]
-            if not waiting:
+            if not waiting or outcome.why_not == "stopped":
                 return
-            if outcome.why_not == "stopped":
-                return
-            if not outcome.worth_a_retry or attempt == self.endpoint.retries:
+            if outcome.why_not == "refused" or attempt == self.endpoint.retries:
                 break
             if outcome.why_not == "unreachable":  # a garbled reply is no sign of a busy server
                 self._back_off(attempt, outcome)
@@ -305,9 +282,8 @@ class _Asking:
             hopeless = self._in_a_row >= GIVE_UP_AFTER
         self._tell([], len(pairs))
         if hopeless:
-            self.stop(
-                f"{GIVE_UP_AFTER} questions in a row brought no answer; the last: {outcome.words}", True
-            )
+            words = f"{GIVE_UP_AFTER} questions in a row brought no answer; the last: {outcome.words}"
+            self.stop(words, failed=True)
 
     def _try(self, pairs: list[int]) -> _Outcome:
         """One request that counts as a try; a dialect the server does not know is mended on the way."""
@@ -316,13 +292,13 @@ class _Asking:
         while True:
             dialect = self.dialect
             body = dialect.body(self.endpoint.model, messages, len(pairs), most_tokens)
-            reservation = self.purse.reserve(worst_case(body, len(messages), most_tokens))
+            reservation = self.budget.reserve(worst_case(body, len(messages), most_tokens))
             if reservation is None:
                 overdrawn = "the endpoint used more tokens than it was allowed, so no cap could be kept"
-                self.stop(overdrawn if self.purse.overdrawn else CAPPED)
+                self.stop(overdrawn if self.budget.overdrawn else CAPPED)
                 return _Outcome(why_not="stopped")
             if self._stop.is_set():  # while it waited for room
-                self.purse.cancel(reservation)
+                self.budget.cancel(reservation)
                 return _Outcome(why_not="stopped")
             cost = None
             try:
@@ -331,7 +307,7 @@ class _Asking:
             except ConnectionError as error:
                 return _Outcome(why_not="unreachable", words=presentable(str(error), self._secret))
             finally:
-                self.purse.settle(reservation, cost)
+                self.budget.settle(reservation, cost)
             if reply.status in (400, 422) and self._mended(dialect, reply):
                 continue
             return self._judge(reply, len(pairs))
@@ -364,14 +340,14 @@ class _Asking:
 
     def _back_off(self, attempt: int, outcome: _Outcome) -> None:
         """Wait before a retry: first · 2^attempt with jitter; all threads wait as long as the server asks."""
-        told = outcome.wait_seconds
-        if told is not None and told > self.endpoint.longest_wait_seconds:
-            self.stop(f"the endpoint asks to wait {told:,.0f} seconds; {outcome.words}", failed=True)
+        wait = outcome.wait_seconds
+        if wait is not None and wait > self.endpoint.longest_wait_seconds:
+            self.stop(f"the endpoint asks to wait {wait:,.0f} seconds; {outcome.words}", failed=True)
             return
         with self._lock:
             jitter = float(self._rng.uniform(0.5, 1.0))
-            if told is not None:
-                self._not_before = max(self._not_before, time.monotonic() + told)
+            if wait is not None:
+                self._not_before = max(self._not_before, time.monotonic() + wait)
         wait = min(self.endpoint.first_wait_seconds * 2**attempt, self.endpoint.longest_wait_seconds) * jitter
         self._stop.wait(wait)
 

@@ -1,4 +1,4 @@
-"""Which pairs is a model asked, and which of its answers only measure it?
+"""Which pairs a language model labels, and the overlap with people's answers that measures it.
 
 A share of the pairs that people answered (the overlap) is put to the model as well. These answers lie
 beside the ledger, in `overlap.jsonl`: in the ledger they would be votes, and a model that disagrees with
@@ -29,7 +29,7 @@ OVERLAP_FILE, SPENT_FILE = "overlap.jsonl", "spent.jsonl"  # in that folder
 
 
 @dataclass(frozen=True)
-class Said:
+class KnownAnswers:
     """What is known by pair id: 1, 0, or None for unsure."""
 
     people: dict[int, int | None]  # their majority; ties are left out
@@ -39,7 +39,7 @@ class Said:
 
     @property
     def model(self) -> dict[int, int | None]:
-        """Everything the model said, to compare with people."""
+        """All answers of the model, to compare with people."""
         return self.on_overlap | self.in_ledger
 
 
@@ -64,16 +64,13 @@ def models_asked(ledger: Ledger) -> set[str]:
 def refuse_namesakes(models: set[str], people: set[str]) -> None:
     """An error where a model and a person have one name: the one's answers would pass for the other's."""
     if both := sorted(models & people):
-        raise InputError(
-            f"a model and somebody else answer under the name {both[0]!r}",
-            where="ledger",
-            why="whose answer counts could not be told",
-            remedy="Let that person use another name",
-        )
+        what = f"a model and somebody else answer under the name {both[0]!r}"
+        why, remedy = "whose answer counts would be unclear", "Let that person use another name"
+        raise InputError(what, where="ledger", why=why, remedy=remedy)
 
 
-def known_answers(ledger: Ledger, overlap_file: Path, model: str, definition: str) -> Said:
-    """What people and the model have said. Truth counts among people; other models do not."""
+def known_answers(ledger: Ledger, overlap_file: Path, model: str, definition: str) -> KnownAnswers:
+    """What people and the model have answered. Truth counts among people; other models do not."""
     models = models_asked(ledger)
     standing = ledger.answers_by_person()
     refuse_namesakes({model}, standing.keys() - models)
@@ -83,7 +80,7 @@ def known_answers(ledger: Ledger, overlap_file: Path, model: str, definition: st
             for pair, label in answers.items():
                 votes.setdefault(pair, Counter())[label] += 1
     on_overlap = read_overlap(overlap_file, model, definition)
-    return Said(majority(votes), on_overlap, standing.get(model, {}), set(votes))
+    return KnownAnswers(majority(votes), on_overlap, standing.get(model, {}), set(votes))
 
 
 def majority(votes: Mapping[int, Counter[int | None]]) -> dict[int, int | None]:
@@ -99,7 +96,7 @@ def majority(votes: Mapping[int, Counter[int | None]]) -> dict[int, int | None]:
 
 def plan(
     ledger: Ledger,
-    said: Said,
+    known: KnownAnswers,
     texts: Callable[[int], tuple[str, str]],
     overlap: float,
     examples: int,
@@ -111,18 +108,18 @@ def plan(
     A pair is drawn for the overlap with chance `overlap`, the same pairs whenever it is asked again.
     """
     trained_on = ledger.questions(purpose="train").ids.tolist()  # an audit is sealed: its pairs stay out
-    people = {pair: said.people[pair] for pair in trained_on if pair in said.people}
+    people = {pair: known.people[pair] for pair in trained_on if pair in known.people}
     chosen = [pair for pair in people if _drawn(pair, seed) < overlap]
     rest = sorted(people.keys() - set(chosen), key=lambda pair: _drawn(pair, seed + 1))
     wanted = {1: examples // 2 + examples % 2, 0: examples // 2}
     shown = [pair for label, few in wanted.items() for pair in [p for p in rest if people[p] == label][:few]]
     shown.sort(key=lambda pair: _drawn(pair, seed + 2))  # so that not all matches come first
     # What people disagree on stays theirs to settle: a model's vote would break the tie unseen.
-    taken = said.by_people | said.in_ledger.keys()
+    taken = known.by_people | known.in_ledger.keys()
     waiting = [pair for pair in ledger.open_questions(purpose=purpose).tolist() if pair not in taken]
     return Plan(
         examples=tuple(Example(*texts(pair), people[pair]) for pair in shown),
-        overlap=np.array([p for p in chosen if p not in said.model], np.int64),
+        overlap=np.array([p for p in chosen if p not in known.model], np.int64),
         open=np.array(waiting, np.int64),
     )
 
@@ -149,12 +146,12 @@ def read_overlap(place: Path, model: str, definition: str) -> dict[int, int | No
 
 def latest_overlaps(place: Path) -> dict[str, dict[int, int | None]]:
     """{model: {pair: label}} of each model under the definition it was asked with last."""
-    said: dict[str, tuple[str, dict[int, int | None]]] = {}
+    latest: dict[str, tuple[str, dict[int, int | None]]] = {}
     for model, definition, pair, label in _overlap_rows(place):
-        if model not in said or said[model][0] != definition:
-            said[model] = (definition, {})
-        said[model][1][pair] = label
-    return {model: answers for model, (_, answers) in said.items()}
+        if model not in latest or latest[model][0] != definition:
+            latest[model] = (definition, {})
+        latest[model][1][pair] = label
+    return {model: answers for model, (_, answers) in latest.items()}
 
 
 def _overlap_rows(place: Path) -> Iterator[tuple[str, str, int, int | None]]:

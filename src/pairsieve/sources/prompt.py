@@ -1,7 +1,7 @@
-"""What is the model asked, and what did it answer? The prompt, the form of the reply, and strict reading.
+"""The prompt for a language model, the JSON schema of its reply, and a strict reader of it.
 
 The texts travel as strings of a JSON document, so nothing inside a text can close its own quotes, and the
-model is told that they are data. Pairs are numbered from 1 within a request; a reply must use these
+model is instructed that they are data. Pairs are numbered from 1 within a request; a reply must use these
 numbers and these three words, or it is not believed: an answer is never guessed.
 """
 
@@ -38,7 +38,7 @@ class Prompt:
 
     definition: str
     examples: tuple[Example, ...] = ()
-    most_characters: int = 4000  # of one text; what is longer is cut, and the model is told
+    most_characters: int = 4000  # of one text; what is longer is cut, and the model is informed
 
     def messages(self, pairs: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
         """The chat messages that ask about `pairs`, numbered from 1: rules, examples as a talk, question."""
@@ -81,28 +81,20 @@ class Prompt:
 
 def reply_text(labels: Sequence[int | None]) -> str:
     """The reply that a model gives to pairs with these labels."""
-    return json.dumps(
-        {"answers": [{"pair": at, "label": _WORDS[label]} for at, label in enumerate(labels, 1)]}
-    )
+    entries = [{"pair": at, "label": _WORDS[label]} for at, label in enumerate(labels, 1)]
+    return json.dumps({"answers": entries})
 
 
 def reply_schema(pairs: int) -> dict[str, Any]:
     """The `response_format` that holds a model to the form of a reply about `pairs` pairs."""
-    entry = {
-        "type": "object",
-        "properties": {
-            "pair": {"type": "integer", "enum": list(range(1, pairs + 1))},
-            "label": {"type": "string", "enum": list(LABELS)},
-        },
-        "required": ["pair", "label"],
-        "additionalProperties": False,
-    }
-    schema = {
-        "type": "object",
-        "properties": {"answers": {"type": "array", "items": entry}},
-        "required": ["answers"],
-        "additionalProperties": False,
-    }
+
+    def entirely(**properties: Any) -> dict[str, Any]:
+        needed = {"required": list(properties), "additionalProperties": False}
+        return {"type": "object", "properties": properties, **needed}
+
+    pair = {"type": "integer", "enum": list(range(1, pairs + 1))}
+    entry = entirely(pair=pair, label={"type": "string", "enum": list(LABELS)})
+    schema = entirely(answers={"type": "array", "items": entry})
     return {"type": "json_schema", "json_schema": {"name": "labels", "strict": True, "schema": schema}}
 
 

@@ -1,7 +1,7 @@
-"""May this request be sent, and what has been spent? A cap that holds whatever comes back, and in what order.
+"""The spending of a language model under a cap that holds, whatever comes back and in what order.
 
 Before a request leaves, its worst case is reserved; after it, what it really cost is settled. A request
-whose cost nobody told us (no usage in the reply, a dropped line, a server error) counts in full, as its
+whose cost nobody reported (no usage in the reply, a dropped line, a server error) counts in full, as its
 worst case. So at every moment  settled + reserved ≤ cap,  with any number of requests under way.
 
 With a journal, every reservation is on disk before its request leaves, so the cap holds over all runs
@@ -10,17 +10,17 @@ together: a reservation that a killed run never settled counts as its worst case
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import threading
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from decimal import Decimal, InvalidOperation
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 from pairsieve.errors import InputError
+from pairsieve.files import locked
 
 MILLION = Decimal(1_000_000)
 
@@ -53,17 +53,11 @@ class SpendCap:
             if value is not None:
                 object.__setattr__(self, name, amount(name.replace("_", " "), value))
         if self.money is None and self.tokens is None and self.requests is None:
-            raise InputError(
-                "no spend cap",
-                why="a language model may cost money on every pair",
-                remedy="Give a cap in money with both prices, in tokens, or in requests",
-            )
+            remedy = "Give a cap in money with both prices, in tokens, or in requests"
+            raise InputError("no spend cap", why="a model may cost money on every pair", remedy=remedy)
         if self.money is not None and (self.price_in is None or self.price_out is None):
-            raise InputError(
-                f"a spend cap of {self.money} without prices",
-                why="what a request costs cannot be told",
-                remedy="Give the price per million tokens in and out",
-            )
+            what, why = f"a spend cap of {self.money} without prices", "what a request costs is unknown"
+            raise InputError(what, why=why, remedy="Give the price per million tokens in and out")
         for name in ("tokens", "requests"):
             limit = getattr(self, name)
             if limit is not None and limit < 0:
@@ -77,7 +71,7 @@ class SpendCap:
 
 @dataclass(frozen=True)
 class Spent:
-    """What has gone. `assumed` is the worst case of requests whose cost was never told; part of `money`."""
+    """What was spent. `assumed`, a share of `money`: the worst case of requests without a reported cost."""
 
     requests: int = 0
     prompt_tokens: int = 0
@@ -87,13 +81,7 @@ class Spent:
 
     def since(self, before: Spent) -> Spent:
         """What was added after `before`."""
-        return Spent(
-            self.requests - before.requests,
-            self.prompt_tokens - before.prompt_tokens,
-            self.completion_tokens - before.completion_tokens,
-            self.money - before.money,
-            self.assumed - before.assumed,
-        )
+        return Spent(*(now - then for now, then in zip(astuple(self), astuple(before))))
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -106,7 +94,7 @@ class Spent:
 
 
 @dataclass
-class Purse:
+class SpendBudget:
     """Gives out reservations under a cap. Safe for threads; one process at a time with a journal."""
 
     cap: SpendCap
@@ -123,7 +111,7 @@ class Purse:
         if self.journal is not None:
             self._open(self.journal)
 
-    def __enter__(self) -> Purse:
+    def __enter__(self) -> SpendBudget:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -156,13 +144,13 @@ class Purse:
             return None
 
     def settle(self, number: int, cost: Tokens | None) -> None:
-        """Replace a reservation by what the request cost; None: nobody told, so its worst case stands."""
+        """Replace a reservation by what the request cost; None: not reported, so its worst case stands."""
         with self._changed:
             if self._closed:
                 return  # too late for the journal, where the reservation counts in full
             worst = self._reserved.pop(number)
             used = worst if cost is None else cost
-            self._count(used, self.cap.cost(used), told=cost is not None)
+            self._count(used, self.cap.cost(used), reported=cost is not None)
             if cost is not None and (cost.prompt > worst.prompt or cost.completion > worst.completion):
                 self.overdrawn = True
             self._write({"event": "settled", "number": number, **(self._as_json(cost) if cost else {})})
@@ -187,14 +175,14 @@ class Purse:
             return False
         return cap.money is None or spent.money + sum(map(cap.cost, under_way), Decimal(0)) <= cap.money
 
-    def _count(self, tokens: Tokens, money: Decimal, told: bool) -> None:
+    def _count(self, tokens: Tokens, money: Decimal, reported: bool) -> None:
         before = self.spent
         self.spent = Spent(
             requests=before.requests + 1,
             prompt_tokens=before.prompt_tokens + tokens.prompt,
             completion_tokens=before.completion_tokens + tokens.completion,
             money=before.money + money,
-            assumed=before.assumed + (Decimal(0) if told else money),
+            assumed=before.assumed + (Decimal(0) if reported else money),
         )
 
     def _open(self, place: Path) -> None:
@@ -204,17 +192,9 @@ class Purse:
         Money is taken as written then, as another run may have asked another model at another price.
         """
         place.parent.mkdir(parents=True, exist_ok=True)
-        file = place.open("a+", encoding="utf-8")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            raise InputError(
-                "another process is asking a language model here",
-                where=str(place),
-                why="two at once could not keep one cap",
-                remedy="Wait for it, or stop it first",
-            ) from None
+        what, why = "another process is asking a language model here", "two at once could not keep one cap"
+        remedy = "Wait for it, or stop it first"
+        file = locked(place, InputError(what, where=str(place), why=why, remedy=remedy))
         file.seek(0)
         text = file.read()
         if text and not text.endswith("\n"):
@@ -224,11 +204,9 @@ class Purse:
             try:
                 row = json.loads(line)
                 number, event = int(row["number"]), row["event"]
-                cost = (
-                    (Tokens(int(row["prompt"]), int(row["completion"])), Decimal(row["money"]))
-                    if "prompt" in row
-                    else None
-                )
+                cost = None
+                if "prompt" in row:
+                    cost = Tokens(int(row["prompt"]), int(row["completion"])), Decimal(row["money"])
             except (ValueError, KeyError, TypeError, InvalidOperation):
                 continue
             self._number = max(self._number, number)
@@ -236,11 +214,11 @@ class Purse:
                 unsettled[number] = cost
             elif event == "settled" and number in unsettled:
                 worst = unsettled.pop(number)
-                self._count(*(cost or worst), told=cost is not None)
+                self._count(*(cost or worst), reported=cost is not None)
             elif event == "cancelled":
                 unsettled.pop(number, None)
         for worst in unsettled.values():
-            self._count(*worst, told=False)
+            self._count(*worst, reported=False)
         self._file = file
         for number in unsettled:
             self._write({"event": "settled", "number": number})

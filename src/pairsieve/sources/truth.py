@@ -1,4 +1,4 @@
-"""What would an all-knowing labeller say? Answers from a task's truth, as the paper simulates people."""
+"""A label source that answers from a task's truth, as the paper simulates annotators."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ class TruthSource:
         strangers = self.positives[~space.contains(self.positives)]
         if len(strangers):
             left, right = pair_rows(strangers[:1])
-            raise InputError(
-                f"{len(strangers):,} of {len(self.positives):,} positives lie outside the pair space, "
-                f"the first at rows ({left[0]}, {right[0]})",
-                where="truth",
-                why=f"the space has {space.shape[0]:,} left and {space.shape[1]:,} right texts",
-                remedy="Build the task again, or pass the positives of the same split as the space",
-            )
+            count = f"{len(strangers):,} of {len(self.positives):,} positives"
+            what = f"{count} lie outside the pair space, the first at rows ({left[0]}, {right[0]})"
+            why = f"the space has {space.shape[0]:,} left and {space.shape[1]:,} right texts"
+            remedy = "Build the task again, or pass the positives of the same split as the space"
+            raise InputError(what, where="truth", why=why, remedy=remedy)
 
     def answer(self, ids: Ids) -> Sequence[Answer]:
         """One answer per id inside the space, in the order given. ids: (n,) int64."""

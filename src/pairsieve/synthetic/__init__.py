@@ -1,6 +1,6 @@
-"""Where does a demonstration get thousands of questions and the whole truth about them? It writes them.
+"""Synthetic questions with the whole truth about which of them match, for demonstrations and tests.
 
-A made question means one (family, intent, object, attribute): two questions match exactly when they mean
+A synthetic question means one (family, intent, object, attribute): two questions match exactly when they mean
 the same. Paraphrases of one meaning use other sentence patterns, other names for the same thing, other
 greetings, people, places and hurry, and typing errors. Near misses keep the sentence and all that
 surrounds it, and change the thing asked about, or its attribute: another direction, before for after,
@@ -22,13 +22,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
-from pairsieve.synthetic.grammar import Family, Intent, pick, wording
-from pairsieve.synthetic.living import LIVING
-from pairsieve.synthetic.machines import MACHINES
-from pairsieve.synthetic.noise import CLOSINGS, OPENINGS, PEOPLE, PLACES, SETTINGS, TIMES
-from pairsieve.synthetic.services import SERVICES
+from pairsieve.synthetic.phrases import (
+    CLOSINGS,
+    FAMILIES,
+    OPENINGS,
+    PEOPLE,
+    PLACES,
+    SETTINGS,
+    TIMES,
+    pick,
+    wording,
+)
 
-FAMILIES: tuple[Family, ...] = SERVICES + MACHINES + LIVING
+__all__ = ["FAMILIES", "SyntheticQuestions", "jaccard", "synthetic_questions"]
 
 SIZE_SHARES = (0.57, 0.28, 0.09, 0.033, 0.012, 0.007, 0.005, 0.003)  # of meanings with 1, 2, … 8 texts
 ECHO_SHARE = 0.15  # of texts: those that copy a near miss's sentence and surroundings
@@ -40,10 +46,10 @@ _ROUGH = 9  # numbers that settle its typing errors, capitals and marks
 
 
 @dataclass(frozen=True)
-class MadeQuestions:
-    """A made collection and the whole truth about it.
+class SyntheticQuestions:
+    """A synthetic collection and the whole truth about it.
 
-    `cluster` holds one number per text ((n,) int64): texts match when their numbers are equal.
+    `cluster` holds one id per text ((n,) int64): texts match when their ids are equal.
     `stated_negatives` are pairs of rows, smaller first, that share at least half of their words
     but differ in meaning: what a dataset built by word overlap would have stated as its negatives.
     """
@@ -63,7 +69,7 @@ class _Meaning(NamedTuple):
     attribute: int
 
 
-def made_questions(texts: int = 6400, seed: int = 0) -> MadeQuestions:
+def synthetic_questions(texts: int = 6400, seed: int = 0) -> SyntheticQuestions:
     """Write `texts` distinct questions: clusters of 1 to 8, and as many stated near misses as matches."""
     meanings = _all_meanings()
     sizes = _cluster_sizes(texts)
@@ -84,7 +90,7 @@ def made_questions(texts: int = 6400, seed: int = 0) -> MadeQuestions:
     cluster = np.array([written[at][1] for at in order], dtype=np.int64)
     family = np.array([chosen[number].family for number in cluster], dtype=np.int64)
     matches = sum(size * (size - 1) // 2 for size in sizes)
-    return MadeQuestions(
+    return SyntheticQuestions(
         keys=[f"q{row:05d}" for row in range(texts)],
         texts=lines,
         cluster=cluster,
@@ -92,10 +98,10 @@ def made_questions(texts: int = 6400, seed: int = 0) -> MadeQuestions:
     )
 
 
-def share_of_words(one: str, other: str) -> float:
+def jaccard(one: str, other: str) -> float:
     """Words in both texts over words in either (Jaccard), capitals and marks aside."""
-    mine, theirs = set(_words(one)), set(_words(other))
-    return len(mine & theirs) / len(mine | theirs)
+    words, other_words = set(_words(one)), set(_words(other))
+    return len(words & other_words) / len(words | other_words)
 
 
 def _all_meanings() -> list[_Meaning]:
@@ -163,7 +169,7 @@ def _near(one: _Meaning, other: _Meaning) -> bool:
 def _write(meaning: _Meaning, style: Sequence[float]) -> str:
     """The question in clean English: opening, setting, the question itself, closing."""
     family = FAMILIES[meaning.family]
-    intent: Intent = family.intents[meaning.intent]
+    intent = family.intents[meaning.intent]
     thing = pick(family.objects[meaning.object].split("|"), style[1])
     attribute = pick(intent.attributes[meaning.attribute].split("|"), style[2])
     question = wording(pick(intent.patterns, style[0]), [style[3], style[4]])

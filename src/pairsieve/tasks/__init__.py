@@ -1,4 +1,4 @@
-"""Which pairs are there, and which of them match? Every loader ends in one `Task`, saved as one folder."""
+"""Tasks: collections, splits and truth, their loaders, and the folder they are saved in."""
 
 from __future__ import annotations
 
@@ -9,16 +9,3 @@ from pairsieve.tasks.tables import tables_task
 from pairsieve.tasks.task import Collection, Split, Task
 from pairsieve.tasks.texts import texts_task
 from pairsieve.tasks.wikiqa import wikiqa_task
-
-__all__ = [
-    "Collection",
-    "Split",
-    "Task",
-    "load_task",
-    "matching_task",
-    "qqp_task",
-    "save_task",
-    "tables_task",
-    "texts_task",
-    "wikiqa_task",
-]

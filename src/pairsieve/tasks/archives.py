@@ -1,4 +1,4 @@
-"""What bytes does a file hold, once unpacked? Plain, .gz, .bz2, .xz and .zip, told apart by content."""
+"""Decompression of input files: plain, .gz, .bz2, .xz and .zip, recognised by content."""
 
 from __future__ import annotations
 
@@ -31,22 +31,36 @@ class Unpacked:
     suffix: str
     sha256: str
 
+    def error(self, what: str, row: int | None = None, why: str = "", remedy: str = "") -> InputError:
+        """An error that names the file and, where one is given, the row."""
+        where = str(self.path) if row is None else f"{self.path}, row {row}"
+        return InputError(what, where=where, why=why, remedy=remedy)
+
+
+def check_folder(folder: Path, remedy: str) -> None:
+    """An error where there is no folder of this name."""
+    if not folder.is_dir():
+        what = "there is no such folder" if not folder.exists() else "this is a file, not a folder"
+        raise InputError(what, where=str(folder), remedy=remedy)
+
+
+def unpacked_suffix(path: Path) -> str:
+    """The suffix of a file without that of an archive: .csv of table.csv.gz."""
+    return (Path(path.stem) if path.suffix.lower() in _SUFFIX_OF_ARCHIVE else path).suffix.lower()
+
 
 def unpack(path: Path) -> Unpacked:
     """Read a file whole, unpacked; an empty, missing or torn one is an error in words."""
     packed = _read_bytes(path)
     if not packed:
         raise InputError("the file is empty", where=str(path), remedy="Give a file with a header and rows")
-    stated = _SUFFIX_OF_ARCHIVE.get(path.suffix.lower())
+    stated, suffix = _SUFFIX_OF_ARCHIVE.get(path.suffix.lower()), unpacked_suffix(path)
     kind = next((kind for magic, kind in _MAGIC.items() if packed.startswith(magic)), None)
-    suffix = (Path(path.stem) if stated else path).suffix.lower()
     if stated is not None and kind != stated:
-        raise InputError(
-            f"the name says {stated}, but the contents are not a {stated} archive",
-            where=str(path),
-            why=f"it starts with the bytes {packed[:4].hex(' ')}",
-            remedy="Rename the file after what it is, or download it again",
-        )
+        what = f"the name says {stated}, but the contents are not a {stated} archive"
+        why = f"it starts with the bytes {packed[:4].hex(' ')}"
+        remedy = "Rename the file after what it is, or download it again"
+        raise InputError(what, where=str(path), why=why, remedy=remedy)
     contents = packed
     if kind is not None and (stated or suffix in TABLE_SUFFIXES):  # an .xlsx is a zip too: leave it whole
         try:
@@ -55,12 +69,9 @@ def unpack(path: Path) -> Unpacked:
             else:
                 contents = {"gzip": gzip, "bzip2": bz2, "xz": lzma}[kind].decompress(packed)
         except _TORN as error:
-            raise InputError(
-                f"the {kind} archive is truncated or damaged",
-                where=str(path),
-                why=str(error),
-                remedy="Download or copy the file again and compare its size",
-            ) from error
+            what = f"the {kind} archive is truncated or damaged"
+            remedy = "Download or copy the file again and compare its size"
+            raise InputError(what, where=str(path), why=str(error), remedy=remedy) from error
         if not contents:
             raise InputError("the archive holds an empty file", where=str(path), remedy="Pack it again")
     return Unpacked(path, contents, suffix, hashlib.sha256(packed).hexdigest())
@@ -73,40 +84,29 @@ def _read_bytes(path: Path) -> bytes:
     except FileNotFoundError as error:
         beside = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
         close = difflib.get_close_matches(path.name, beside, n=1)
-        raise InputError(
-            "there is no such file",
-            where=str(path),
-            remedy=f"Did you mean {close[0]!r}?" if close else "Check the path",
-        ) from error
+        remedy = f"Did you mean {close[0]!r}?" if close else "Check the path"
+        raise InputError("there is no such file", where=str(path), remedy=remedy) from error
     except IsADirectoryError as error:
-        raise InputError(
-            "this is a folder, not a file", where=str(path), remedy="Name the file in it"
-        ) from error
+        remedy = "Name the file in it"
+        raise InputError("this is a folder, not a file", where=str(path), remedy=remedy) from error
     except OSError as error:
-        raise InputError(
-            "the file cannot be read", where=str(path), why=str(error), remedy="Check its permissions"
-        ) from error
+        what, remedy = "the file cannot be read", "Check its permissions"
+        raise InputError(what, where=str(path), why=str(error), remedy=remedy) from error
 
 
 def _unzip(path: Path, packed: bytes) -> tuple[bytes, str]:
     """The one table in a zip archive, and its suffix."""
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-        members = [
-            member
-            for member in archive.infolist()
-            if PurePosixPath(member.filename).suffix.lower() in TABLE_SUFFIXES
-            and not member.filename.startswith("__MACOSX/")
-        ]
+        ours = [each for each in archive.infolist() if not each.filename.startswith("__MACOSX/")]
+        members = [each for each in ours if PurePosixPath(each.filename).suffix.lower() in TABLE_SUFFIXES]
         if len(members) != 1:
             names = ", ".join(member.filename for member in (members or archive.infolist())[:5]) or "nothing"
-            raise InputError(
+            what, remedy = (
                 f"the zip archive holds {len(members)} tables, not one",
-                where=str(path),
-                why=f"found: {names}",
-                remedy="Unpack the archive and name the file",
+                "Unpack it and name the file",
             )
+            raise InputError(what, where=str(path), why=f"found: {names}", remedy=remedy)
         if members[0].flag_bits & 1:
-            raise InputError(
-                "the zip archive is encrypted", where=str(path), remedy="Unpack it with its password first"
-            )
+            remedy = "Unpack it with its password first"
+            raise InputError("the zip archive is encrypted", where=str(path), remedy=remedy)
         return archive.read(members[0]), PurePosixPath(members[0].filename).suffix.lower()

@@ -1,9 +1,9 @@
-"""Which records of two tables describe the same thing? Benchmark folders, recognised by what they hold.
+"""Loader of entity-matching benchmarks: two tables and their matches, in the layouts they come in.
 
 Two layouts are known, under many names. *Mapping* (Leipzig): two tables and a file that lists every match by
 the ids of both. *Labelled pairs* (DeepMatcher, Magellan): two tables and files of pairs with a label, such as
 train/valid/test with ltable_id, rtable_id, label; the union of their positives is taken as the truth. Files
-may lie in subfolders. Which columns are ids is told by their values, then by their names; ids are compared
+may lie in subfolders. Which columns are ids is decided by their values, then by their names; ids are compared
 as they are, and, where that fails, as numbers ("7.0" and "007" are 7).
 """
 
@@ -15,23 +15,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
 from pairsieve.pairs import Ids, Rows, pair_ids, pair_rows
-from pairsieve.tasks.archives import TABLE_SUFFIXES
+from pairsieve.tasks.archives import TABLE_SUFFIXES, check_folder, unpacked_suffix
+from pairsieve.tasks.labelled_pairs import LABEL_COLUMNS, label_column, pair_columns
 from pairsieve.tasks.reading import Table, read_labels, read_table
-from pairsieve.tasks.records import from_template, joined_columns, keys_of, rows_of_keys
-from pairsieve.tasks.stated import LABEL_COLUMNS, PAIR_COLUMNS, lowered
-from pairsieve.tasks.task import Collection, Task, two_collections
-from pairsieve.tasks.truth import need_positives, resolve, split_two
+from pairsieve.tasks.records import (
+    ALL_COLUMNS,
+    from_template,
+    joined_columns,
+    joined_template,
+    keys_of,
+    rows_of_keys,
+)
+from pairsieve.tasks.task import Collection, Task, split_of
+from pairsieve.tasks.truth import need_positives, resolve, split_by_components
 
 SHARES = (50, 25, 25)
 LABELLED_PARTS = ("train", "valid", "validation", "dev", "test")
 _MAPPING_WORDS = ("mapping", "perfect", "gold", "matches", "truth")
-_PACKED = (".gz", ".bz2", ".xz", ".zip")
 _MOST_COLUMNS = 8  # of a file of pairs that are tried as ids
 _WHOLE = re.compile(r"0*([0-9]+?)(?:\.0+)?")
 
@@ -41,11 +48,9 @@ class _Layout:
     """Two tables with their id columns, and the stated pairs as row numbers."""
 
     kind: str
-    left: Table
-    right: Table
-    left_key: str
-    right_key: str
-    files: list[Table]
+    tables: tuple[Table, Table]
+    keys: tuple[str, str]
+    pair_files: list[Table]
     positives: Ids
     negatives: Ids
     stated_rows: int
@@ -71,29 +76,23 @@ def matching_task(
     """
     if folder is not None and not (left or right or mapping):
         folder = Path(folder)
-        files = _table_files(folder)
-        layout = _folder_layout(folder, files, encoding)
+        layout = _folder_layout(folder, encoding)
         where, default_name = str(folder), folder.resolve().name
     elif folder is None and left and right and mapping:
-        paths = [Path(left), Path(right)]
-        tables = [read_table(path, encoding=encoding, lenient=True) for path in paths]
+        tables = [read_table(Path(path), encoding=encoding, lenient=True) for path in (left, right)]
         layout = _resolve([_pointed_into(read_table(Path(mapping), lenient=True), tables)])
         where, default_name = str(mapping), "matching"
     else:
-        raise InputError(
-            "name either a benchmark folder, or both tables and their mapping",
-            where="matching",
-            remedy="Pass the folder alone, or left, right and mapping together",
-        )
+        what = "name either a benchmark folder, or both tables and their mapping"
+        remedy = "Pass the folder alone, or left, right and mapping together"
+        raise InputError(what, where="matching", remedy=remedy)
     giveaways = [] if template or text else _giveaways(layout)
-    sides = [
-        _collection(table, key, giveaways, template, text)
-        for table, key in ((layout.left, layout.left_key), (layout.right, layout.right_key))
-    ]
+    own = zip(layout.tables, layout.keys)
+    sides = [_collection(table, key, giveaways, template, text) for table, key in own]
     stated, contradictions = resolve(layout.positives, layout.negatives, layout.positives)
     rng = generator_for(seed, 0, "split")
-    splits, found = split_two(sides[0], sides[1], layout.positives, stated, layout.positives, SHARES, rng)
-    splits["all"] = two_collections("all", sides[0], sides[1], layout.positives, stated, True)
+    splits, found = split_by_components(sides, layout.positives, stated, layout.positives, SHARES, rng)
+    splits["all"] = split_of("all", sides, layout.positives, stated, True)
     need_positives(splits, where, "Give a set with at least four separate matches")
     report = {
         "stated_rows": layout.stated_rows,
@@ -108,9 +107,9 @@ def matching_task(
         "layout": layout.kind,
         "seed": seed,
         "split": "50/25/25 of the records, by components of the matches; all: both whole tables",
-        "template": template or (" | ".join(f"{{{column}}}" for column in text) if text else "all columns"),
-        "keys": [layout.left_key, layout.right_key],
-        "files": [table.provenance() for table in layout.files],
+        "template": template or (joined_template(text) if text else ALL_COLUMNS),
+        "keys": list(layout.keys),
+        "files": [table.provenance() for table in (*layout.tables, *layout.pair_files)],
     }
     return Task(name or default_name, "match", splits, provenance, report)
 
@@ -123,52 +122,31 @@ def _collection(
         return Collection(keys, from_template(table, template))
     columns = list(text) or [column for column in table.names if column not in (key, *left_out)]
     if not columns:
-        raise InputError(
-            f"there is no column for the text besides {', '.join(table.names)}",
-            where=str(table.path),
-            remedy="Name the columns with --text",
-        )
-    return Collection(keys, joined_columns(table, columns, "--text" if text else ""))
+        what = f"there is no column for the text besides {', '.join(table.names)}"
+        raise table.error(what, remedy="Name the columns with `text`")
+    return Collection(keys, joined_columns(table, columns, "`text`" if text else ""))
 
 
 def _giveaways(layout: _Layout) -> list[str]:
     """Columns of both tables that are ids in disguise: whole numbers, none twice, equal in every match."""
-    left_rows, right_rows = pair_rows(layout.positives)
-    found = []
-    for column in sorted(set(layout.left.names) & set(layout.right.names)):
-        if column in (layout.left_key, layout.right_key):
-            continue
-        left, right = layout.left.strings(column), layout.right.strings(column)
+    left_rows, right_rows = (rows.tolist() for rows in pair_rows(layout.positives))
+
+    def gives_away(column: str) -> bool:
+        left, right = (table.strings(column) for table in layout.tables)
         numbers = all(len(set(side)) == len(side) and all(map(str.isdecimal, side)) for side in (left, right))
-        pairs = zip(left_rows.tolist(), right_rows.tolist())
-        if numbers and all(left[one] == right[other] for one, other in pairs):
-            found.append(column)
-    return found
+        return numbers and all(left[one] == right[other] for one, other in zip(left_rows, right_rows))
 
-
-def _table_files(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        raise InputError(
-            "there is no such folder" if not folder.exists() else "this is a file, not a folder",
-            where=str(folder),
-            remedy="Name the folder that holds the two tables and their matches",
-        )
-    known = set(TABLE_SUFFIXES) - {".txt"}  # beside a benchmark a .txt is its README
-    return [file for file in _files(folder) if _suffix(file) in known]
+    shared = set(layout.tables[0].names) & set(layout.tables[1].names) - set(layout.keys)
+    return [column for column in sorted(shared) if gives_away(column)]
 
 
 def _files(folder: Path) -> list[Path]:
     """The files of a folder without what systems hide there (.DS_Store, ._table.csv, __MACOSX)."""
-    found = []
-    for file in sorted(folder.rglob("*")):
-        hidden = any(part.startswith((".", "__MACOSX")) for part in file.relative_to(folder).parts)
-        if file.is_file() and not hidden:
-            found.append(file)
-    return found
 
+    def hidden(file: Path) -> bool:
+        return any(part.startswith((".", "__MACOSX")) for part in file.relative_to(folder).parts)
 
-def _suffix(file: Path) -> str:
-    return (Path(file.stem) if file.suffix.lower() in _PACKED else file).suffix.lower()
+    return [file for file in sorted(folder.rglob("*")) if file.is_file() and not hidden(file)]
 
 
 def _stem(file: Path) -> str:
@@ -186,10 +164,13 @@ class _Ends:
     keys: tuple[str, str]
 
 
-def _folder_layout(folder: Path, files: Sequence[Path], encoding: str | None) -> _Layout:
-    """Labelled pairs where a file has their columns; else a mapping, told by its name or by its values."""
+def _folder_layout(folder: Path, encoding: str | None) -> _Layout:
+    """Labelled pairs where a file has their columns; else a mapping, known by its name or by its values."""
+    check_folder(folder, "Name the folder that holds the two tables and their matches")
+    kinds = set(TABLE_SUFFIXES) - {".txt"}  # beside a benchmark a .txt is its README
+    files = [file for file in _files(folder) if unpacked_suffix(file) in kinds]
     tables = {file: read_table(file, encoding=encoding, lenient=True) for file in files}
-    labelled = [file for file in files if _pair_columns(tables[file])]
+    labelled = [file for file in files if pair_columns(tables[file])]
     named = [file for file in labelled if _stem(file) in LABELLED_PARTS]
     if named:  # beside them an unlabelled list of candidates may lie
         home = _home(named[0], files)
@@ -208,10 +189,7 @@ def _folder_layout(folder: Path, files: Sequence[Path], encoding: str | None) ->
     mappings = names or [file for file in files if len(tables[file].names) in (2, 3)]
     if not mappings or len(files) < 3:
         raise _unknown_layout(folder, files, tables)
-    ends = [
-        _pointed_into(tables[mapping], [tables[file] for file in files if file != mapping])
-        for mapping in mappings
-    ]
+    ends = [_pointed_into(tables[one], [tables[file] for file in files if file != one]) for one in mappings]
     return _resolve([max(ends, key=lambda each: each.fit)])
 
 
@@ -237,7 +215,7 @@ def _unknown_layout(folder: Path, files: Sequence[Path], tables: dict[Path, Tabl
         why=why,
         remedy="A benchmark has two tables (CSV, TSV, JSON Lines or Parquet) and one mapping file "
         "(…mapping….csv), or tableA, tableB and train/valid/test with ltable_id, rtable_id, label; name them "
-        "one by one with --left, --right and --mapping; for one table, or other layouts, use "
+        "one by one with `left`, `right` and `mapping`; for one table, or other layouts, use "
         "'pairsieve data tables'",
     )
 
@@ -247,25 +225,14 @@ def _is_joined(table: Table) -> bool:
     return all(any(name.startswith(side) for name in names) for side in ("left_", "right_"))
 
 
-def _pair_columns(table: Table) -> tuple[str, str] | None:
-    """The two columns that name the pairs of a file under one of the names that tools give them."""
-    names = lowered(table)
-    return next(((names[a], names[b]) for a, b in PAIR_COLUMNS if a in names and b in names), None)
-
-
-def _label_column(table: Table) -> str | None:
-    names = lowered(table)
-    return next((names[name] for name in LABEL_COLUMNS if name in names), None)
-
-
 def _need_label(table: Table) -> None:
-    if _label_column(table) is None:
+    if label_column(table) is None:
         raise InputError(
             "no column holds labels",
             where=f"{table.path}, row 1",
             why=f"the columns are {', '.join(table.names)}; without labels each listed pair would be a match",
             remedy=f"Call it {' or '.join(map(repr, LABEL_COLUMNS[:3]))}; a file that lists matches only is "
-            "a mapping: --left, --right and --mapping",
+            "a mapping: `left`, `right` and `mapping`",
         )
 
 
@@ -275,13 +242,10 @@ def _pointed_into(pairs: Table, tables: Sequence[Table]) -> _Ends:
     Told by values, then by names. The column that stands first points into the left table.
     """
     if len(pairs.names) < 2:
-        raise InputError(
-            f"the mapping has the single column {pairs.names[0]!r}",
-            where=str(pairs.path),
-            remedy="Give two columns: the id in the left table and the id in the right table",
-        )
-    known = _pair_columns(pairs)
-    label = _label_column(pairs)
+        remedy = "Give two columns: the id in the left table and the id in the right table"
+        raise pairs.error(f"the mapping has the single column {pairs.names[0]!r}", remedy=remedy)
+    known = pair_columns(pairs)
+    label = label_column(pairs)
     columns = [name for name in pairs.names if name != label or len(pairs.names) == 2][:_MOST_COLUMNS]
     choices = [known] if known else list(combinations(columns, 2))
     fits = {
@@ -290,13 +254,12 @@ def _pointed_into(pairs: Table, tables: Sequence[Table]) -> _Ends:
     }
     # A small table of records may seem to map one column onto ids and one onto names: a mapping has no more.
     spare = 0.05 * (len(columns) - 2)
-    found = [
-        _Ends(
-            fits[a][i][0] + fits[b][j][0] - spare, pairs, (a, b), (one, other), (fits[a][i][1], fits[b][j][1])
-        )
-        for a, b in choices
-        for (i, one), (j, other) in permutations(enumerate(tables), 2)
-    ]
+    found = []
+    for a, b in choices:
+        for (i, one), (j, other) in permutations(enumerate(tables), 2):
+            (left_fit, left_key), (right_fit, right_key) = fits[a][i], fits[b][j]
+            fit = left_fit + right_fit - spare
+            found.append(_Ends(fit, pairs, (a, b), (one, other), (left_key, right_key)))
     # The first of equals: columns in their order, tables in the order of their names.
     return max(found, key=lambda ends: ends.fit)
 
@@ -304,25 +267,24 @@ def _pointed_into(pairs: Table, tables: Sequence[Table]) -> _Ends:
 def _resolve(files: Sequence[_Ends]) -> _Layout:
     """Rows and labels of every pair listed; each file points into the same two tables."""
     (left, right), (left_key, right_key) = files[0].tables, files[0].keys
-    for table, key in ((left, left_key), (right, right_key)):
-        _need_header(table, key)
+    _need_header(left, left_key)
+    _need_header(right, right_key)
     ids = keys_of(left, left_key), keys_of(right, right_key)
     every, is_match = [], []
     for ends in files:
         pairs, columns = _with_first_row(ends, ids)
-        rows = [
-            _rows(pairs, columns[side], ids[side], files[0].tables[side].path.name, ids[1 - side])
-            for side in (0, 1)
-        ]
-        label = _label_column(pairs)
-        told = read_labels(pairs, label) if label not in (None, *columns) else [True] * len(pairs)
-        every.append(pair_ids(rows[0], rows[1]))
-        is_match.append(np.array(told, dtype=bool))
+        left_rows = _rows(pairs, columns[0], ids[0], left.path.name, ids[1])
+        right_rows = _rows(pairs, columns[1], ids[1], right.path.name, ids[0])
+        label = label_column(pairs)
+        matching = read_labels(pairs, label) if label not in (None, *columns) else [True] * len(pairs)
+        every.append(pair_ids(left_rows, right_rows))
+        is_match.append(np.array(matching, dtype=bool))
     stated, labels = np.concatenate(every), np.concatenate(is_match)
-    kind = "labelled pairs" if _label_column(files[0].pairs) else "tables and mapping"
-    tables = [left, right, *(ends.pairs for ends in files)]
+    kind = "labelled pairs" if label_column(files[0].pairs) else "tables and mapping"
+    pair_files = [ends.pairs for ends in files]
     positives, negatives = np.unique(stated[labels]), np.unique(stated[~labels])
-    return _Layout(kind, left, right, left_key, right_key, tables, positives, negatives, len(stated))
+    tables, keys = (left, right), (left_key, right_key)
+    return _Layout(kind, tables, keys, pair_files, positives, negatives, len(stated))
 
 
 def _with_first_row(ends: _Ends, ids: tuple[list[str], list[str]]) -> tuple[Table, tuple[str, str]]:
@@ -333,12 +295,11 @@ def _with_first_row(ends: _Ends, ids: tuple[list[str], list[str]]) -> tuple[Tabl
         return pairs, columns
     head, cells = pairs.names, pairs.cells
     names = tuple(f"column {place + 1}" for place in range(len(head)))
-    whole = replace(
-        pairs,
-        names=names,
-        numbers=[1, *pairs.numbers],
-        cells=lambda position: [head[position], *cells(position)],
-    )
+
+    def with_head(position: int) -> Sequence[Any]:
+        return [head[position], *cells(position)]
+
+    whole = replace(pairs, names=names, numbers=[1, *pairs.numbers], cells=with_head)
     one, other = (names[head.index(column)] for column in columns)
     return whole, (one, other)
 
@@ -351,12 +312,9 @@ def _need_header(table: Table, key: str) -> None:
     others = [name for name in table.names if name != key]
     if not any(name and (_plain(name).isdecimal() or name in table.strings(name)) for name in others):
         return
-    raise InputError(
-        "the first row is a record, not a header",
-        where=f"{table.path}, row 1",
-        why=f"it begins {', '.join(table.names[:3])}",
-        remedy="Put the column names in the first row",
-    )
+    what, why = "the first row is a record, not a header", f"it begins {', '.join(table.names[:3])}"
+    remedy = "Put the column names in the first row"
+    raise InputError(what, where=f"{table.path}, row 1", why=why, remedy=remedy)
 
 
 def _rows(pairs: Table, column: str, keys: Sequence[str], owner: str, elsewhere: Sequence[str]) -> Rows:

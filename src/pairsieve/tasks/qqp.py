@@ -1,4 +1,4 @@
-"""Which questions of Quora Question Pairs ask the same? Its pairs, closed, and split by components.
+"""Loader of Quora Question Pairs: its duplicates, closed transitively, and split by components.
 
 The truth is the transitive closure of the positive pairs; every other pair of a split is a negative. The
 splits follow the paper (section on datasets): components of all paired questions, whatever their label, are
@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from pairsieve.contracts import generator_for
-from pairsieve.errors import InputError
 from pairsieve.pairs import AllPairs
-from pairsieve.tasks.reading import Table, read_labels, read_table
+from pairsieve.tasks.reading import read_labels, read_table
 from pairsieve.tasks.task import Collection, Task
-from pairsieve.tasks.truth import closure, need_positives, resolve, split_one
+from pairsieve.tasks.truth import closure, need_positives, resolve, split_by_components
 
 SHARES = (50, 25, 25)
 
@@ -32,7 +31,10 @@ def qqp_task(path: Path, seed: int = 0, name: str = "qqp") -> Task:
     labels = np.array(read_labels(table, "is_duplicate"), dtype=bool)
     spelling: dict[str, str] = {}
     respelled: set[str] = set()
-    _check_ids(table, first, second)
+    for column, question_ids in (("qid1", first), ("qid2", second)):
+        if "" in question_ids:
+            remedy = "Give each question an id, or remove the row"
+            raise table.error("the question id is empty", question_ids.index(""), column, remedy=remedy)
     # Row by row, so that the spelling that stands is the first in the file.
     for row in zip(first, second, table.strings("question1"), table.strings("question2")):
         for question, text in (row[::2], row[1::2]):
@@ -49,14 +51,10 @@ def qqp_task(path: Path, seed: int = 0, name: str = "qqp") -> Task:
     closed = closure(len(questions), positives, where=str(path))
     stated_negatives, contradictions = resolve(positives, negatives, closed)
     joined = np.union1d(positives, negatives)
-    splits, found = split_one(
-        questions,
-        closed,
-        stated_negatives,
-        joined,
-        SHARES,
-        generator_for(seed, 0, "split"),
-        stratify=False,  # the paper deals all components alike
+    rng = generator_for(seed, 0, "split")
+    # Not stratified: the paper deals all components alike.
+    splits, found = split_by_components(
+        [questions], closed, stated_negatives, joined, SHARES, rng, stratify=False
     )
     need_positives(splits, str(path), "Give the whole file; a few rows cannot be split in three")
     report = {
@@ -79,13 +77,3 @@ def qqp_task(path: Path, seed: int = 0, name: str = "qqp") -> Task:
         "files": [table.provenance()],
     }
     return Task(name, "equivalence", splits, provenance, report)
-
-
-def _check_ids(table: Table, first: list[str], second: list[str]) -> None:
-    for column, ids in (("qid1", first), ("qid2", second)):
-        if "" in ids:
-            raise InputError(
-                "the question id is empty",
-                where=table.where(ids.index(""), column),
-                remedy="Give each question an id, or remove the row",
-            )

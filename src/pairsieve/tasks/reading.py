@@ -1,4 +1,4 @@
-"""What does a table say, row by row? CSV, TSV, JSON Lines and Parquet, with errors that name the row.
+"""Reader of CSV, TSV, JSON Lines and Parquet tables, with errors that name the row.
 
 Rows are numbered as a spreadsheet shows them: the header of a delimited file is row 1, its first record
 row 2. In JSON Lines the row is the line; in Parquet the first record is row 1.
@@ -17,14 +17,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pairsieve.errors import InputError, nearest
 from pairsieve.tasks.archives import TABLE_SUFFIXES, Unpacked, unpack
 
 DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "pipe"}
+_HALF = re.compile("[\ud800-\udfff]")
 _NOTE = re.compile(r"#\w+=[^\n]*\n")
 _BY_SUFFIX = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+_ONE_OBJECT = 'Write one object per line, as {"id": 1, "text": "…"}'
 
 
 @dataclass(frozen=True)
@@ -49,23 +51,25 @@ class Table:
             place += f", row {self.numbers[row]}"
         return place + (f", column {column!r}" if column else "")
 
+    def error(
+        self, what: str, row: int | None = None, column: str = "", why: str = "", remedy: str = ""
+    ) -> InputError:
+        """An error that names the place of a cell."""
+        return InputError(what, where=self.where(row, column), why=why, remedy=remedy)
+
     def values(self, column: str, option: str = "") -> Sequence[Any]:
         """The cells of a column: strings in delimited files, typed values in JSON Lines and Parquet."""
         found = [position for position, name in enumerate(self.names) if name == column]
         if len(found) == 1:
             return self.cells(found[0])
         if found:
-            raise InputError(
-                f"{len(found)} columns are called {column!r}",
-                where=str(self.path),
-                remedy="Rename them in the header",
-            )
+            what = f"{len(found)} columns are called {column!r}"
+            raise self.error(what, remedy="Rename them in the header")
         other = _delimiter_that_shows(column, self)
-        raise InputError(
+        raise self.error(
             f"there is no column {column!r}" + (f" ({option})" if option else ""),
-            where=str(self.path),
             why=f"the header looks {DELIMITERS[other]}-separated" if other else "",
-            remedy=f"Pass --delimiter {DELIMITERS[other]}" if other else nearest(column, self.names),
+            remedy=f"Pass `delimiter={DELIMITERS[other]!r}`" if other else nearest(column, self.names),
         )
 
     def strings(self, column: str, option: str = "") -> list[str]:
@@ -74,15 +78,11 @@ class Table:
         if self.delimiter:
             return list(cells)
         texts = [_as_text(cell, self, row, column) for row, cell in enumerate(cells)]
-        try:
-            "".join(texts).encode()
-        except UnicodeEncodeError:
-            row = next(i for i, text in enumerate(texts) if not _is_unicode(text))
-            raise InputError(
-                "the text holds half a surrogate pair, which is no character",
-                where=self.where(row, column),
-                remedy="Write the text as UTF-8 without \\ud800–\\udfff escapes on their own",
-            ) from None
+        if (half := _HALF.search("".join(texts))) is not None:
+            row = next(row for row, text in enumerate(texts) if half.group() in text)
+            what = "the text holds half a surrogate pair, which is no character"
+            remedy = "Write the text as UTF-8 without \\ud800–\\udfff escapes on their own"
+            raise self.error(what, row, column, remedy=remedy)
         return texts
 
     def provenance(self) -> dict[str, Any]:
@@ -99,31 +99,42 @@ def read_table(
     quotes: bool = True,
     lenient: bool = False,
 ) -> Table:
-    """Read a table. `lenient` is for files whose column names are known beforehand: the delimiter is told
+    """Read a table. `lenient` is for files whose column names are known beforehand: the delimiter is read
     from the header and the encoding from the bytes; otherwise suffix and UTF-8 decide and doubt is an error.
     """
     file = unpack(Path(path))
-    if file.suffix in (".parquet", ".pq") or file.contents.startswith(b"PAR1"):
-        table = _read_parquet(file)
-    elif file.suffix in TABLE_SUFFIXES or delimiter is not None:
-        text, used = _decode(file, encoding, guess=lenient)
-        if file.suffix in (".jsonl", ".ndjson"):
-            table = _read_json_lines(file, text, used)
-        else:
-            mark = read_delimiter(delimiter) if delimiter is not None else None
-            table = _read_delimited(file, text, used, mark, quotes, lenient)
-    else:
-        raise InputError(
+    if file.suffix not in TABLE_SUFFIXES and delimiter is None and not _is_parquet(file):
+        raise file.error(
             f"cannot tell what kind of table a {file.suffix or 'suffix-less'} file is",
-            where=str(path),
             why=f"known suffixes: {', '.join(TABLE_SUFFIXES)}, each also packed as .gz, .bz2, .xz or .zip",
-            remedy="Save it as one of these (from a spreadsheet: CSV UTF-8), or pass --delimiter",
+            remedy="Save it as one of these (from a spreadsheet: CSV UTF-8), or pass `delimiter`",
         )
+    table = parse_table(file, encoding, delimiter, quotes, lenient, sniff=lenient)
     if len(table) == 0:
-        raise InputError(
-            "the table has columns but no rows", where=str(path), remedy="Give a table with at least one row"
-        )
+        raise file.error("the table has columns but no rows", remedy="Give a table with at least one row")
     return table
+
+
+def parse_table(
+    file: Unpacked,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    quotes: bool = True,
+    lenient: bool = False,
+    sniff: bool = False,
+) -> Table:
+    """The table in an unpacked file; `sniff`: where no delimiter is given, the header tells it."""
+    if _is_parquet(file):
+        return _read_parquet(file)
+    text, used = decode(file, encoding, guess=lenient)
+    if file.suffix in (".jsonl", ".ndjson"):
+        return _read_json_lines(file, text, used)
+    mark = read_delimiter(delimiter) if delimiter is not None else None
+    return _read_delimited(file, text, used, mark, quotes, lenient, sniff)
+
+
+def _is_parquet(file: Unpacked) -> bool:
+    return file.suffix in (".parquet", ".pq") or file.contents.startswith(b"PAR1")
 
 
 def read_labels(table: Table, column: str) -> list[bool]:
@@ -134,12 +145,11 @@ def read_labels(table: Table, column: str) -> list[bool]:
         value = cell.strip() if isinstance(cell, str) else cell
         label = meaning.get(value) if isinstance(value, (str, int, float)) else None
         if label is None:
-            raise InputError(
-                f"the label is {cell!r}",
-                where=table.where(row, column),
-                why="a label is 1 (match) or 0 (no match)",
-                remedy="Correct the label, or remove the row if nobody knows",
+            why, remedy = (
+                "a label is 1 (match) or 0 (no match)",
+                "Correct it, or remove the row if nobody knows",
             )
+            raise table.error(f"the label is {cell!r}", row, column, why, remedy)
         labels.append(label)
     return labels
 
@@ -149,15 +159,12 @@ def read_delimiter(words: str) -> str:
     named = {name: mark for mark, name in DELIMITERS.items()} | {"\\t": "\t"}
     mark = named.get(words.lower(), words)
     if len(mark) != 1 or mark in '"\r\n':
-        raise InputError(
-            f"{words!r} is not a delimiter",
-            where="--delimiter",
-            remedy=f"Give one character, or one of {', '.join(DELIMITERS.values())}",
-        )
+        remedy = f"Give one character, or one of {', '.join(DELIMITERS.values())}"
+        raise InputError(f"{words!r} is not a delimiter", where="`delimiter`", remedy=remedy)
     return mark
 
 
-def _decode(file: Unpacked, encoding: str | None, guess: bool) -> tuple[str, str]:
+def decode(file: Unpacked, encoding: str | None, guess: bool) -> tuple[str, str]:
     """The text without a byte-order mark, and the encoding used."""
     contents = file.contents
     if not (encoding or "").lower().startswith(("utf-16", "utf_16", "utf-32", "utf_32")):
@@ -169,29 +176,26 @@ def _decode(file: Unpacked, encoding: str | None, guess: bool) -> tuple[str, str
         codecs.lookup(tried)
         text = contents.decode(tried)
     except LookupError as error:
-        raise InputError(
-            f"there is no encoding called {tried!r}",
-            where="--encoding",
-            remedy="Common ones are utf-8, cp1252, latin-1, utf-16, gb18030, shift_jis",
-        ) from error
+        what = f"there is no encoding called {tried!r}"
+        remedy = "Common ones are utf-8, cp1252, latin-1, utf-16, gb18030, shift_jis"
+        raise InputError(what, where="`encoding`", remedy=remedy) from error
     except UnicodeDecodeError as error:
         likely = _likely_encoding(contents)
         if guess and encoding is None and likely in ("cp1252", "latin-1"):
             return contents.decode(likely), likely
         offset = error.start
         row = _row_at(contents[:offset].decode(tried, errors="replace"), file.suffix)
-        raise InputError(
+        raise file.error(
             f"the text is not {tried}",
-            where=f"{file.path}, row {row}",
+            row,
             why=f"byte 0x{contents[offset]:02x} at offset {offset:,} does not fit; it looks like {likely}",
-            remedy=f"Pass --encoding {likely}, or save the file as UTF-8",
+            remedy=f"Pass `encoding={likely!r}`, or save the file as UTF-8",
         ) from error
     if "\x00" in text[:1000]:
-        raise InputError(
+        raise file.error(
             f"the text holds zero bytes when read as {tried}",
-            where=str(file.path),
             why="that is how UTF-16 looks",
-            remedy="Pass --encoding utf-16-le (or utf-16-be), or save the file as UTF-8",
+            remedy="Pass `encoding='utf-16-le'` (or utf-16-be), or save the file as UTF-8",
         )
     return text, tried
 
@@ -202,20 +206,18 @@ def _likely_encoding(contents: bytes) -> str:
         return "utf-16"
     sample = contents[: 1 << 20]
     high = sum(1 for byte in sample if byte >= 0x80)
+    candidates = ["cp1252"]
     if high > len(sample) / 4:  # not a Latin script: about half of its bytes lie above ASCII
-        for candidate in ("shift_jis", "gb18030", "cp1251"):
-            try:
-                contents.decode(candidate)
-            except UnicodeDecodeError:
-                continue
-            return candidate
-    if not any(0x80 <= byte < 0xA0 for byte in sample):
+        candidates = ["shift_jis", "gb18030", "cp1251", "cp1252"]
+    elif not any(0x80 <= byte < 0xA0 for byte in sample):
         return "latin-1"  # both read such bytes alike
-    try:
-        contents.decode("cp1252")
-    except UnicodeDecodeError:
-        return "latin-1"
-    return "cp1252"
+    for candidate in candidates:
+        try:
+            contents.decode(candidate)
+        except UnicodeDecodeError:
+            continue
+        return candidate
+    return "latin-1"
 
 
 def _row_at(before: str, suffix: str) -> int:
@@ -228,14 +230,14 @@ def _row_at(before: str, suffix: str) -> int:
 
 
 def _read_delimited(
-    file: Unpacked, text: str, encoding: str, delimiter: str | None, quotes: bool, lenient: bool
+    file: Unpacked, text: str, encoding: str, delimiter: str | None, quotes: bool, lenient: bool, sniff: bool
 ) -> Table:
     skipped = 0
     while lenient and (noted := _NOTE.match(text)):  # Magellan writes what its columns mean above the header
         text, skipped = text[noted.end() :], skipped + 1
     first_line = text.lstrip("\r\n").split("\n", 1)[0]
     mark = delimiter or _BY_SUFFIX.get(file.suffix)
-    if delimiter is None and (lenient or mark is None):
+    if delimiter is None and (sniff or mark is None):
         counts = {candidate: first_line.count(candidate) for candidate in DELIMITERS}
         best = max(counts, key=lambda candidate: counts[candidate])
         mark = best if counts[best] else mark
@@ -244,20 +246,17 @@ def _read_delimited(
     while rows and not rows[-1]:
         rows.pop()
     if not rows or not any(name.strip() for name in rows[0]):
-        raise InputError(
-            "the first row is empty, so there is no header",
-            where=f"{file.path}, row 1",
-            remedy="Put the column names in the first row",
-        )
+        what = "the first row is empty, so there is no header"
+        raise file.error(what, 1, remedy="Put the column names in the first row")
     header = [name.strip() for name in rows[0]]
     if len(header) == 1 and delimiter is None:
         for other, name in DELIMITERS.items():
             if other != mark and other in header[0]:
-                raise InputError(
+                raise file.error(
                     f"the header is a single column, {header[0]!r}",
-                    where=f"{file.path}, row 1",
+                    1,
                     why=f"the file is read as {DELIMITERS[mark]}-separated and looks {name}-separated",
-                    remedy=f"Pass --delimiter {name}",
+                    remedy=f"Pass `delimiter={name!r}`",
                 )
     numbers: Sequence[int] = range(2 + skipped, len(rows) + 1 + skipped)
     body = rows[1:]
@@ -271,11 +270,11 @@ def _read_delimited(
             body = [row for row in body if row]
     for number, row in zip(numbers, body):
         if len(row) != len(header):
-            raise InputError(
+            raise file.error(
                 f"the row has {len(row)} fields, the header has {len(header)}",
-                where=f"{file.path}, row {number}",
+                number,
                 why=f"a {DELIMITERS.get(mark, repr(mark))} or line break inside a text must be quoted",
-                remedy='Quote the text with "…", or pass --delimiter if the file uses another one',
+                remedy='Quote the text with "…", or pass `delimiter` if the file uses another one',
             )
     columns = list(zip(*body)) or [() for _ in header]
     return Table(file.path, tuple(header), numbers, encoding, mark, file.sha256, columns.__getitem__)
@@ -284,23 +283,20 @@ def _read_delimited(
 def _parse(file: Unpacked, text: str, mark: str, quotes: bool, strict: bool) -> list[list[str]]:
     source = io.StringIO(text, newline="")
     rows: list[list[str]] = []
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
     with _any_field_size():
-        if quotes:
-            reader = csv.reader(source, delimiter=mark, strict=strict)
-        else:
-            reader = csv.reader(source, delimiter=mark, quoting=csv.QUOTE_NONE)
+        reader = csv.reader(source, delimiter=mark, quoting=quoting, strict=strict and quotes)
         try:
             for row in reader:
                 rows.append(row)
         except csv.Error as error:
-            unclosed = "unexpected end" in str(error)
-            raise InputError(
-                "a quoted text is never closed" if unclosed else "the quotes do not add up",
-                where=f"{file.path}, row {len(rows) + 1}",
-                why="" if unclosed else str(error),
-                remedy='Write a quote inside a quoted text twice (""), or pass --no-quotes if quotes '
-                "mean nothing in this file",
-            ) from error
+            what, why = "the quotes do not add up", str(error)
+            if "unexpected end" in why:
+                what, why = "a quoted text is never closed", what
+            remedy = (
+                'Write a quote in a quoted text twice (""), or pass `quotes=False` if quotes mean nothing'
+            )
+            raise file.error(what, len(rows) + 1, why, remedy) from error
     return rows
 
 
@@ -321,35 +317,22 @@ def _read_json_lines(file: Unpacked, text: str, encoding: str) -> Table:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
-        where = f"{file.path}, row {number}"
         try:
             record = json.loads(line)
         except ValueError as error:
-            raise InputError(
-                "the line is not JSON",
-                where=where,
-                why=str(error),
-                remedy='Write one object per line, as {"id": 1, "text": "…"}',
-            ) from error
+            raise file.error("the line is not JSON", number, str(error), _ONE_OBJECT) from error
         if not isinstance(record, dict):
-            raise InputError(
-                f"the line is a JSON {type(record).__name__}, not an object",
-                where=where,
-                remedy='Write one object per line, as {"id": 1, "text": "…"}',
-            )
+            what = f"the line is a JSON {type(record).__name__}, not an object"
+            raise file.error(what, number, remedy=_ONE_OBJECT)
         records.append(record)
         numbers.append(number)
         names.update(dict.fromkeys(record))
     columns = tuple(names)
-    return Table(
-        file.path,
-        columns,
-        numbers,
-        encoding,
-        "",
-        file.sha256,
-        lambda position: [record.get(columns[position]) for record in records],
-    )
+
+    def cells(position: int) -> Sequence[Any]:
+        return [record.get(columns[position]) for record in records]
+
+    return Table(file.path, columns, numbers, encoding, "", file.sha256, cells)
 
 
 def _read_parquet(file: Unpacked) -> Table:
@@ -374,12 +357,8 @@ def _read_parquet(file: Unpacked) -> Table:
 
 
 def _torn_parquet(file: Unpacked, error: Exception) -> InputError:
-    return InputError(
-        "the file is not whole Parquet",
-        where=str(file.path),
-        why=str(error).splitlines()[0],
-        remedy="Write or copy it again",
-    )
+    why = str(error).splitlines()[0]
+    return file.error("the file is not whole Parquet", why=why, remedy="Write or copy it again")
 
 
 def _as_text(cell: Any, table: Table, row: int, column: str) -> str:
@@ -393,16 +372,9 @@ def _as_text(cell: Any, table: Table, row: int, column: str) -> str:
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     if isinstance(cell, (list, dict, bytes)):
-        raise InputError(
-            f"the cell holds a {type(cell).__name__}, not a text",
-            where=table.where(row, column),
-            remedy="Give a column of texts or numbers",
-        )
+        what = f"the cell holds a {type(cell).__name__}, not a text"
+        raise table.error(what, row, column, remedy="Give a column of texts or numbers")
     return str(cell)
-
-
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _delimiter_that_shows(column: str, table: Table) -> str:

@@ -1,4 +1,4 @@
-"""How does a row of columns become one text with one key? Templates, joined columns, and their checks."""
+"""Texts and keys from the rows of a table: templates, joined columns, and their checks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import numpy as np
 from pairsieve.errors import InputError
 from pairsieve.pairs import Rows
 from pairsieve.tasks.reading import Table
+from pairsieve.tasks.task import Collection
 
 BETWEEN = " | "  # stands between the columns of a text where no template is given
+ALL_COLUMNS = "all columns"  # noted in place of a template where a text has every column but the key
+_NAME_COLUMNS = 'Name columns in braces, as "{title} by {author}"'
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
@@ -23,7 +26,7 @@ def joined_columns(table: Table, columns: Sequence[str], option: str = "") -> li
     return [BETWEEN.join(value.strip() for value in row if value.strip()) for row in zip(*cells)]
 
 
-def from_template(table: Table, template: str, option: str = "--template") -> list[str]:
+def from_template(table: Table, template: str, option: str = "`template`") -> list[str]:
     """Texts from a template such as "{title} by {author}"; `{{` and `}}` are braces.
 
     A row whose named columns are all empty becomes "", whatever else the template says.
@@ -38,7 +41,30 @@ def from_template(table: Table, template: str, option: str = "--template") -> li
     ]
 
 
-def parse_template(template: str, option: str = "--template") -> tuple[list[str], list[str]]:
+def joined_template(columns: Sequence[str]) -> str:
+    """The template that stands for joined columns where a task notes how its texts were rendered."""
+    return BETWEEN.join(f"{{{column}}}" for column in columns)
+
+
+def collection_of(table: Table, text: Sequence[str], template: str | None, key: str | None) -> Collection:
+    """The keys and texts of a table, from a template or else joined columns; an empty text is an error."""
+    keys = keys_of(table, key)
+    columns = parse_template(template)[1] if template else list(text)
+    texts = from_template(table, template) if template else joined_columns(table, columns, "`text`")
+    for row, words in enumerate(texts):
+        if not words.strip():
+            raise table.error(
+                "the text is empty" + (f" (key {keys[row]!r})" if key else ""),
+                row,
+                columns[0] if len(columns) == 1 else "",
+                why="" if len(columns) == 1 else f"the columns {', '.join(columns)} are all empty",
+                remedy="Fill the text in, remove the row, or name further columns with "
+                + ("`template`" if template else "`text`"),
+            )
+    return Collection(keys, texts)
+
+
+def parse_template(template: str, option: str = "`template`") -> tuple[list[str], list[str]]:
     """Its literal pieces and, between them, the columns it names."""
     literals, columns, at = [""], [], 0
     for found in _FIELD.finditer(template):
@@ -50,22 +76,15 @@ def parse_template(template: str, option: str = "--template") -> tuple[list[str]
             columns.append(found.group(1).strip())
             literals.append("")
         else:
-            raise InputError(
-                f"the template {template!r} has a brace without a column",
-                where=option,
-                remedy='Name columns as "{title} by {author}"; write {{ for a brace',
-            )
+            what = f"the template {template!r} has a brace without a column"
+            raise InputError(what, where=option, remedy=_NAME_COLUMNS + "; write {{ for a brace")
     literals[-1] += template[at:]
     if not columns:
-        raise InputError(
-            f"the template {template!r} names no column",
-            where=option,
-            remedy='Name columns in braces, as "{title} by {author}"',
-        )
+        raise InputError(f"the template {template!r} names no column", where=option, remedy=_NAME_COLUMNS)
     return literals, columns
 
 
-def keys_of(table: Table, column: str | None, option: str = "--key") -> list[str]:
+def keys_of(table: Table, column: str | None, option: str = "`key`") -> list[str]:
     """Distinct, non-empty keys; without a column the row numbers from 0."""
     if column is None:
         return [str(row) for row in range(len(table))]
@@ -73,18 +92,12 @@ def keys_of(table: Table, column: str | None, option: str = "--key") -> list[str
     seen: dict[str, int] = {}
     for row, key in enumerate(keys):
         if not key.strip():
-            raise InputError(
-                "the key is empty",
-                where=table.where(row, column),
-                remedy="Give every row a key, or leave --key out to use row numbers",
-            )
+            remedy = "Give every row a key, or leave `key` out to use row numbers"
+            raise table.error("the key is empty", row, column, remedy=remedy)
         if seen.setdefault(key, row) != row:
-            raise InputError(
-                f"the key {key!r} stands in rows {table.numbers[seen[key]]} and {table.numbers[row]}",
-                where=table.where(row, column),
-                why="a key names one row",
-                remedy="Remove or rename one of them, or name another key column",
-            )
+            what = f"the key {key!r} stands in rows {table.numbers[seen[key]]} and {table.numbers[row]}"
+            remedy = "Remove or rename one of them, or name another key column"
+            raise table.error(what, row, column, "a key names one row", remedy)
     return keys
 
 
@@ -99,17 +112,11 @@ def rows_of_keys(
     named = table.strings(column)
     for row, key in enumerate(named):
         if key not in row_of:
-            if not key.strip():
-                what = "the key is empty"
-            else:
-                what = f"the key {key!r} is not in {owner}"
-            swapped = key in set(elsewhere)
-            raise InputError(
-                what,
-                where=table.where(row, column),
-                why="it is a key of the other table: the two columns may be swapped"
-                if swapped
-                else f"keys there look like {', '.join(map(repr, keys[:3]))}",
-                remedy="Swap the two columns" if swapped else "Correct the key, or remove the row",
-            )
+            what = f"the key {key!r} is not in {owner}" if key.strip() else "the key is empty"
+            why = f"keys there look like {', '.join(map(repr, keys[:3]))}"
+            remedy = "Correct the key, or remove the row"
+            if key in elsewhere:
+                why = "it is a key of the other table: the two columns may be swapped"
+                remedy = "Swap the two columns"
+            raise table.error(what, row, column, why, remedy)
     return np.fromiter((row_of[key] for key in named), np.int64, len(named))

@@ -1,4 +1,4 @@
-"""What may a user bring? One table (find its duplicates) or two (match them), and what they know of them.
+"""Loader of a user's own data: one table (find its duplicates) or two (match them), with matches or labels.
 
 Unlike the benchmarks, a user's own table is read strictly: whatever is in doubt is an error that names the
 file, the row, the column or key, and the way out.
@@ -16,18 +16,17 @@ import numpy as np
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace
+from pairsieve.tasks.labelled_pairs import LabelledPairs, read_labelled_pairs
 from pairsieve.tasks.reading import Table, read_table
-from pairsieve.tasks.records import from_template, joined_columns, keys_of, parse_template
-from pairsieve.tasks.stated import Stated, read_stated
-from pairsieve.tasks.task import RELATIONS, Collection, Split, Task, one_collection, two_collections
+from pairsieve.tasks.records import collection_of, joined_template
+from pairsieve.tasks.task import RELATIONS, Task, split_of
 from pairsieve.tasks.truth import (
     closure,
     components,
     need_positives,
     read_shares,
     resolve,
-    split_one,
-    split_two,
+    split_by_components,
 )
 
 
@@ -65,7 +64,7 @@ def tables_task(
 
     matches: every matching pair (the truth; closed transitively within one table). labels: some pairs with
     labels. split: shares such as "50/25/25", or "none" for one split `all`; the default is 50/25/25 with
-    matches and none without. Splits never part a stated pair.
+    matches and none without. Splits never separate a stated pair.
     """
     shared = Side(Path(), tuple(text), template, key, encoding, delimiter, quotes)
     sides = [_side(side, shared) for side in (left, right) if side is not None]
@@ -75,7 +74,9 @@ def tables_task(
         _opened(side.path, encoding=side.encoding, delimiter=side.delimiter, quotes=side.quotes)
         for side in sides
     ]
-    collections = [_collection(table, side) for table, side in zip(tables, sides)]
+    collections = [
+        collection_of(table, side.text, side.template, side.key) for table, side in zip(tables, sides)
+    ]
     one, other = collections[0], collections[-1]
     space: PairSpace = CrossPairs(len(one), len(other)) if len(sides) == 2 else AllPairs(len(one))
     owners = (tables[0].path.name, tables[-1].path.name)
@@ -83,11 +84,11 @@ def tables_task(
     stated = []
     for path, only_matches in ((matches, True), (labels, False)):
         if path is None:
-            stated.append(Stated(np.empty(0, np.int64), np.empty(0, bool)))
+            stated.append(LabelledPairs(np.empty(0, np.int64), np.empty(0, bool)))
         else:
             table = _opened(path, lenient=True)
             files.append(table)
-            stated.append(read_stated(table, space, one.keys, other.keys, owners, only_matches))
+            stated.append(read_labelled_pairs(table, space, one.keys, other.keys, owners, only_matches))
     has_truth = matches is not None
     where = _words(matches or labels or sides[0].path)
     positives = np.union1d(stated[0].positives, stated[1].positives)
@@ -95,11 +96,16 @@ def tables_task(
     closed = closure(len(one), positives, where) if has_truth and space.symmetric else positives
     stated_negatives, contradictions = resolve(positives, negatives, closed)
     shares = split or ("50/25/25" if has_truth else "none")
-    splits, found = _splits(
-        collections, closed, stated_negatives, np.union1d(positives, negatives), shares, seed, has_truth
-    )
+    joined = np.union1d(positives, negatives)
+    known = closed, stated_negatives
+    found: dict[str, Any] = {}
+    if shares == "none":
+        splits = {"all": split_of("all", collections, *known, has_truth)}
+    else:
+        rng = generator_for(seed, 0, "split")
+        splits, found = split_by_components(collections, *known, joined, read_shares(shares), rng, has_truth)
     if has_truth or (labels is not None and shares != "none"):
-        need_positives(splits, where, _remedy(space, np.union1d(positives, negatives)))
+        need_positives(splits, where, _remedy(space, joined))
     report: dict[str, Any] = {"texts": [len(collection) for collection in collections]}
     if has_truth:
         report["known_matches"] = len(stated[0].positives)
@@ -117,7 +123,7 @@ def tables_task(
         "loader": "tables",
         "seed": seed,
         "split": shares,
-        "text": [_recipe(side) for side in sides],
+        "text": [side.template or joined_template(side.text) for side in sides],
         "keys": [side.key or "row number from 0" for side in sides],
         "files": [table.provenance() for table in files],
     }
@@ -141,11 +147,9 @@ def _side(side: Path | str | Side, shared: Side) -> Side:
     text = side.text if own else shared.text
     template = side.template if own else shared.template
     if text and template:
-        raise InputError(
-            "a text is made of columns or of a template, not of both",
-            where="--text, --template",
-            remedy='Name the columns in the template, as "{title} by {author}"',
-        )
+        what = "a text is made of columns or of a template, not of both"
+        remedy = 'Name the columns in the template, as "{title} by {author}"'
+        raise InputError(what, where="`text`, `template`", remedy=remedy)
     return Side(
         side.path,
         text or (() if template else ("text",)),
@@ -157,22 +161,17 @@ def _side(side: Path | str | Side, shared: Side) -> Side:
     )
 
 
-def _recipe(side: Side) -> str:
-    return side.template or " | ".join(f"{{{column}}}" for column in side.text)
-
-
 def _relation(relation: str | None, tables: int) -> str:
     fitting = ("equivalence",) if tables == 1 else ("match", "directed")
     chosen = relation or fitting[0]
     if chosen not in fitting:
-        known = chosen in RELATIONS
+        given, other = ("one table", "two tables")[:: 1 if tables == 1 else -1]
+        needs = f"the relation {chosen!r} needs {other}"
         raise InputError(
-            f"the relation {chosen!r} needs {'two tables' if tables == 1 else 'one table'}"
-            if known
-            else f"there is no relation {chosen!r}",
-            where="--relation",
+            needs if chosen in RELATIONS else f"there is no relation {chosen!r}",
+            where="`relation`",
             why="; ".join(f"{name}: {meaning}" for name, meaning in RELATIONS.items()),
-            remedy=f"With {'one table' if tables == 1 else 'two tables'} use {' or '.join(fitting)}",
+            remedy=f"With {given} use {' or '.join(fitting)}",
         )
     return chosen
 
@@ -180,51 +179,10 @@ def _relation(relation: str | None, tables: int) -> str:
 def _check_different(sides: Sequence[Side]) -> None:
     files = [Path(side.path).resolve() for side in sides if not isinstance(side.path, Table)]
     if len(files) == 2 and files[0] == files[1]:
-        raise InputError(
-            "both tables are the same file",
-            where=_words(sides[0].path),
-            why="the pairs within one table are unordered, and a row is no pair with itself",
-            remedy="Leave --right out to find the duplicates of one table",
-        )
-
-
-def _collection(table: Table, side: Side) -> Collection:
-    keys = keys_of(table, side.key)
-    if side.template:
-        columns, option = parse_template(side.template)[1], "--template"
-        texts = from_template(table, side.template)
-    else:
-        columns, option = list(side.text), "--text"
-        texts = joined_columns(table, columns, option)
-    for row, words in enumerate(texts):
-        if not words.strip():
-            raise InputError(
-                "the text is empty" + (f" (key {keys[row]!r})" if side.key else ""),
-                where=table.where(row, columns[0] if len(columns) == 1 else ""),
-                why="" if len(columns) == 1 else f"the columns {', '.join(columns)} are all empty",
-                remedy=f"Fill the text in, remove the row, or name further columns with {option}",
-            )
-    return Collection(keys, texts)
-
-
-def _splits(
-    collections: Sequence[Collection],
-    positives: Ids,
-    negatives: Ids,
-    joined: Ids,
-    shares: str,
-    seed: int,
-    has_truth: bool,
-) -> tuple[dict[str, Split], dict[str, Any]]:
-    one, other = collections[0], collections[-1]
-    if shares == "none":
-        if len(collections) == 1:
-            return {"all": one_collection("all", one, positives, negatives, has_truth)}, {}
-        return {"all": two_collections("all", one, other, positives, negatives, has_truth)}, {}
-    parts, rng = read_shares(shares), generator_for(seed, 0, "split")
-    if len(collections) == 1:
-        return split_one(one, positives, negatives, joined, parts, rng, has_truth)
-    return split_two(one, other, positives, negatives, joined, parts, rng, has_truth)
+        what, where = "both tables are the same file", _words(sides[0].path)
+        why = "the pairs within one table are unordered, and a row is no pair with itself"
+        remedy = "Leave `right` out to find the duplicates of one table"
+        raise InputError(what, where=where, why=why, remedy=remedy)
 
 
 def _remedy(space: PairSpace, joined: Ids) -> str:
@@ -234,5 +192,5 @@ def _remedy(space: PairSpace, joined: Ids) -> str:
     sizes = np.bincount(components(count, joined >> 32, (joined & (2**32 - 1)) + offset), minlength=1)
     return (
         f"The stated pairs join up to {int(sizes.max()):,} of {count:,} texts into one group, and a group is "
-        "never parted. State more pairs, or pass --split none"
+        "never parted. State more pairs, or pass `split='none'`"
     )

@@ -1,4 +1,4 @@
-"""What is a task? One pair space per split, its texts, and what is known about its pairs."""
+"""Task, split and collection: one pair space per split, its texts, and what is known about its pairs."""
 
 from __future__ import annotations
 
@@ -147,11 +147,20 @@ def two_collections(
     return Split(name, CrossPairs(len(left), len(right)), left, right, positives, negatives, has_truth)
 
 
+def split_of(
+    name: str, collections: Sequence[Collection], positives: Ids, negatives: Ids, has_truth: bool
+) -> Split:
+    """A split over one collection or two."""
+    if len(collections) == 1:
+        return one_collection(name, collections[0], positives, negatives, has_truth)
+    return two_collections(name, collections[0], collections[1], positives, negatives, has_truth)
+
+
 def shared_pairs(one: Split, other: Split) -> int:
     """How many pairs of texts stand in both splits: the same keys with the same texts on either side."""
     both = [
-        len(set(zip(mine.keys, mine.texts)) & set(zip(yours.keys, yours.texts)))
-        for mine, yours in ((one.left, other.left), (one.right, other.right))
+        len(set(zip(a.keys, a.texts)) & set(zip(b.keys, b.texts)))
+        for a, b in ((one.left, other.left), (one.right, other.right))
     ]
     if one.space.symmetric != other.space.symmetric:
         return 0

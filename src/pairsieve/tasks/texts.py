@@ -1,4 +1,4 @@
-"""And if the texts are in memory already? The same task as from tables, checked in the same words."""
+"""Loader of texts that are in memory already; the same task and checks as from tables."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def texts_task(
     truth. labels: some pairs of keys with their labels. The rest is as for `tables_task`.
     """
     known = [] if matches is None else [(*pair, True) for pair in matches]
-    said = [] if labels is None else [(*pair, label) for pair, label in labels.items()]
+    labelled = [] if labels is None else [(*pair, label) for pair, label in labels.items()]
     return tables_task(
         _side("texts", texts),
         None if right is None else _side("right texts", right),
         matches=None if matches is None else _pairs("matches", known),
-        labels=None if labels is None else _pairs("labels", said),
+        labels=None if labels is None else _pairs("labels", labelled),
         relation=relation,
         split=split,
         seed=seed,

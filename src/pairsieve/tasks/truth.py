@@ -1,4 +1,4 @@
-"""Which pairs match, given the pairs that somebody stated? Closure, contradictions, and honest splits.
+"""Truth from stated pairs: transitive closure, contradictions, and splits by connected components.
 
 One rule settles every contradiction: **positives win**. A pair stated both ways is positive; a stated
 negative that the closure of the positives joins is positive. Both are counted in the task's report.
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
 from pairsieve.pairs import Ids, Rows, is_member, pair_ids, pair_rows
-from pairsieve.tasks.task import Collection, Split, one_collection, two_collections
+from pairsieve.tasks.task import Collection, Split, split_of
 
-PART_NAMES = {2: ("train", "test"), 3: ("train", "dev", "test")}
+SPLIT_NAMES = {2: ("train", "test"), 3: ("train", "dev", "test")}
 MOST_CLOSED_PAIRS = 250_000_000  # 2 GB of ids; beyond it the "matches" join nearly everything
 
 
@@ -42,12 +42,10 @@ def closure(count: int, positives: Ids, where: str = "") -> Ids:
     size = np.bincount(label, minlength=1)
     total = int((size * (size - 1) // 2).sum())
     if total > MOST_CLOSED_PAIRS:
-        raise InputError(
-            f"the matches join {int(size.max()):,} texts into one group and imply {total:,} matching pairs",
-            where=where,
-            why="matches of one collection are closed transitively, so a few wrong ones join everything",
-            remedy="Look for a default or empty value that many rows share in the matches",
-        )
+        what = f"the matches join {int(size.max()):,} texts into one group and imply {total:,} matching pairs"
+        why = "matches of one collection are closed transitively, so a few wrong ones join everything"
+        remedy = "Look for a default or empty value that many rows share in the matches"
+        raise InputError(what, where=where, why=why, remedy=remedy)
     order = np.lexsort((np.arange(count), label))
     first = np.cumsum(size) - size
     place = np.arange(count) - first[label[order]]  # 0 for the first text of its component
@@ -73,40 +71,37 @@ def resolve(positives: Ids, negatives: Ids, closed: Ids) -> tuple[Ids, dict[str,
 def read_shares(words: str) -> tuple[int, ...]:
     """Shares such as "50/25/25" (train/dev/test) or "80/20" (train/test): whole numbers summing to 100."""
     pieces = words.split("/")
-    if len(pieces) not in PART_NAMES or not all(piece.strip().isdecimal() for piece in pieces):
+    if len(pieces) not in SPLIT_NAMES or not all(piece.strip().isdecimal() for piece in pieces):
         shares: tuple[int, ...] = ()
     else:
         shares = tuple(int(piece) for piece in pieces)
     if not shares or min(shares) == 0 or sum(shares) != 100:
-        raise InputError(
-            f"cannot split {words!r}",
-            where="--split",
-            why="shares are two or three whole numbers above 0 that sum to 100",
-            remedy="Write 50/25/25 (train/dev/test), 80/20 (train/test) or none",
-        )
+        why = "shares are two or three whole numbers above 0 that sum to 100"
+        remedy = "Write 50/25/25 (train/dev/test), 80/20 (train/test) or none"
+        raise InputError(f"cannot split {words!r}", where="`split`", why=why, remedy=remedy)
     return shares
 
 
 def deal(label: Rows, stratum: Rows, shares: Sequence[int], rng: np.random.Generator) -> Rows:
-    """Part number of each node: whole components, shuffled, dealt by their nodes in the given shares.
+    """Index of the split of each node: whole components, shuffled, dealt by their nodes in the given shares.
 
-    label: (n,) component of each node; stratum: (components,) dealt separately, so that each part gets its
-    share of every stratum. A component goes to the part in whose stretch of nodes its middle falls.
+    label: (n,) component of each node; stratum: (components,) dealt separately, so that each split gets its
+    share of every stratum. A component goes to the split in whose stretch of nodes its middle falls.
     """
     size = np.bincount(label, minlength=len(stratum))
     bounds = np.cumsum(shares)[:-1] / sum(shares)
-    part = np.empty(len(stratum), np.int64)
+    split_of = np.empty(len(stratum), np.int64)
     for value in np.unique(stratum):
         members = rng.permutation(np.flatnonzero(stratum == value))
         sizes = size[members]
         middle = (np.cumsum(sizes) - sizes / 2) / sizes.sum()
-        part[members] = np.searchsorted(bounds, middle, side="right")
-    dealt: Rows = part[label]
+        split_of[members] = np.searchsorted(bounds, middle, side="right")
+    dealt: Rows = split_of[label]
     return dealt
 
 
-def split_one(
-    texts: Collection,
+def split_by_components(
+    collections: Sequence[Collection],
     positives: Ids,
     negatives: Ids,
     joined: Ids,
@@ -115,77 +110,46 @@ def split_one(
     has_truth: bool = True,
     stratify: bool = True,
 ) -> tuple[dict[str, Split], dict[str, Any]]:
-    """Splits of one collection in which no pair of `joined` straddles; rows keep their order."""
-    label = components(len(texts), *pair_rows(joined))
+    """Splits of one or two collections in which no pair of `joined` straddles; rows keep their order.
+
+    Of two collections, other stated negatives may straddle; they are counted.
+    """
+    left, right = collections[0], collections[-1]
+    after = len(left) if len(collections) == 2 else 0  # of two collections, the right one's texts come after
+    left_rows, right_rows = pair_rows(joined)
+    label = components(after + len(right), left_rows, right_rows + after)
     stratum = np.zeros(int(label.max(initial=-1)) + 1, np.int64)
     if stratify:
-        stratum[label[pair_rows(positives)[0]]] = 1
-    part = deal(label, stratum, shares, rng)
+        stratum[label[:after]] = 1
+        stratum[label[pair_rows(positives)[0]]] = 2
+    dealt = deal(label, stratum, shares, rng)
+    sides = [dealt] if len(collections) == 1 else [dealt[:after], dealt[after:]]
     splits = {}
-    for number, name in enumerate(PART_NAMES[len(shares)]):
-        rows = np.flatnonzero(part == number)
-        inside = [_renumbered(ids, part, part, number) for ids in (positives, negatives)]
-        splits[name] = one_collection(name, texts.take(rows), inside[0], inside[1], has_truth)
-    return splits, {
-        "components": len(stratum),
-        "largest_component": int(np.bincount(label, minlength=1).max()),
-    }
-
-
-def split_two(
-    left: Collection,
-    right: Collection,
-    positives: Ids,
-    negatives: Ids,
-    joined: Ids,
-    shares: Sequence[int],
-    rng: np.random.Generator,
-    has_truth: bool = True,
-) -> tuple[dict[str, Split], dict[str, Any]]:
-    """Splits of two collections in which no pair of `joined` straddles; others that do are counted."""
-    rows_left, rows_right = pair_rows(joined)
-    label = components(len(left) + len(right), rows_left, rows_right + len(left))
-    stratum = np.zeros(int(label.max(initial=-1)) + 1, np.int64)
-    stratum[label[: len(left)]] = 1
-    stratum[label[pair_rows(positives)[0]]] = 2
-    part = deal(label, stratum, shares, rng)
-    left_part, right_part = part[: len(left)], part[len(left) :]
-    splits = {}
-    for number, name in enumerate(PART_NAMES[len(shares)]):
-        inside = [_renumbered(ids, left_part, right_part, number) for ids in (positives, negatives)]
-        splits[name] = two_collections(
-            name,
-            left.take(np.flatnonzero(left_part == number)),
-            right.take(np.flatnonzero(right_part == number)),
-            inside[0],
-            inside[1],
-            has_truth,
-        )
-    kept = sum(len(split.stated_negatives) for split in splits.values())
-    return splits, {
-        "components": len(stratum),
-        "largest_component": int(np.bincount(label, minlength=1).max()),
-        "stated_negatives_between_splits": len(negatives) - kept,
-    }
+    for index, name in enumerate(SPLIT_NAMES[len(shares)]):
+        taken = [texts.take(np.flatnonzero(side == index)) for texts, side in zip(collections, sides)]
+        inside = [_renumbered(ids, sides[0], sides[-1], index) for ids in (positives, negatives)]
+        splits[name] = split_of(name, taken, inside[0], inside[1], has_truth)
+    report = {"components": len(stratum), "largest_component": int(np.bincount(label, minlength=1).max())}
+    if len(collections) == 2:
+        kept = sum(len(split.stated_negatives) for split in splits.values())
+        report["stated_negatives_between_splits"] = len(negatives) - kept
+    return splits, report
 
 
 def need_positives(splits: dict[str, Split], where: str, remedy: str) -> None:
     """An error where a split has no positive pair: nothing can be measured on it."""
     for name, split in splits.items():
         if len(split.positives) == 0:
-            raise InputError(
-                f"the split {name} would have no positive pair",
-                where=where,
-                why=f"it has {len(split.left):,} × {len(split.right):,} texts; "
-                f"positives by split: {', '.join(f'{n} {len(s.positives):,}' for n, s in splits.items())}",
-                remedy=remedy,
-            )
+            found = ", ".join(f"{name} {len(split.positives):,}" for name, split in splits.items())
+            why = f"it has {len(split.left):,} × {len(split.right):,} texts; positives by split: {found}"
+            what = f"the split {name} would have no positive pair"
+            raise InputError(what, where=where, why=why, remedy=remedy)
 
 
-def _renumbered(ids: Ids, left_part: NDArray[np.int64], right_part: NDArray[np.int64], number: int) -> Ids:
-    """Pairs with both ends in part `number`, under the row numbers of that part; still sorted."""
+def _renumbered(ids: Ids, left_split: NDArray[np.int64], right_split: NDArray[np.int64], index: int) -> Ids:
+    """Pairs with both ends in split `index`, under the row numbers of that split; still sorted."""
     left, right = pair_rows(ids)
-    inside = (left_part[left] == number) & (right_part[right] == number)
-    new_left = np.cumsum(left_part == number) - 1
-    new_right = np.cumsum(right_part == number) - 1
+    inside = (left_split[left] == index) & (right_split[right] == index)
+    new_left = np.cumsum(left_split == index) - 1
+    new_right = np.cumsum(right_split == index) - 1
     return pair_ids(new_left[left[inside]], new_right[right[inside]])

@@ -1,13 +1,10 @@
-"""The HTTP door of the labelling page: parse, ask the desk, answer in JSON. All decisions are the desk's.
+"""The HTTP API of the labelling page: parse a request, ask the labelling session, answer in JSON.
 
-`make_app(desk)` is an ASGI application; `serve` runs it. The OpenAPI description is at /api/openapi.json.
+`make_app(session)` is an ASGI application; `serve` runs it. The OpenAPI description is at /api/openapi.json.
 """
 
 from __future__ import annotations
 
-import json
-import logging
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -15,20 +12,30 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from pairsieve.errors import LedgerError, PairsieveError
+from pairsieve.http.errors import add_error_handlers
+from pairsieve.http.gate import COOKIE, Failures, Gate, cookie_for
+from pairsieve.http.server import run_server
 from pairsieve.web.dashboard import Dashboard
-from pairsieve.web.desk import Desk, Said
 from pairsieve.web.guideline import LONGEST_GUIDELINE
 from pairsieve.web.rounds import Rounds
-from pairsieve.web.safety import COOKIE, Failures, Gate, check_host, cookie_for, is_loopback
+from pairsieve.web.session import LabellingSession, PageAnswer
 
-log = logging.getLogger("pairsieve")
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 LABELS: dict[str, int | None] = {"match": 1, "no match": 0, "unsure": None}
+OPEN_PATHS = {"/login", "/api/login", "/static/style.css", "/static/login.js", "/static/icon.svg"}
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    400: {"description": "The words say what is wrong"},
+    401: {"description": "The token is missing or wrong"},
+    403: {"description": "Not from this page"},
+    409: {"description": "The ledger refuses; the words say why"},
+    413: {"description": "Too large"},
+    429: {"description": "Too many wrong tokens"},
+}
 
 Who = Annotated[str, Field(min_length=1, max_length=200)]
 PairId = Annotated[str, Field(pattern=r"^[0-9]{1,19}$")]
@@ -36,21 +43,23 @@ Token = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 Label = Literal["match", "no match", "unsure"]
 
 
-class Sent(BaseModel):
+class Strict(BaseModel):
     """What a browser sends; a field nobody knows is an error."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class Sent(Strict):
     who: Who
 
 
-class OneAnswer(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class OneAnswer(Strict):
     pair: PairId
     label: Label
     token: Token
 
-    def said(self) -> Said:
-        return Said(_number(self.pair), LABELS[self.label], self.token)
+    def given(self) -> PageAnswer:
+        return PageAnswer(_pair_id(self.pair), LABELS[self.label], self.token)
 
 
 class AnswersSent(Sent):
@@ -66,8 +75,7 @@ class UndoSent(Sent):
     token: Token
 
 
-class DecisionUndoSent(Sent):
-    pair: PairId
+class DecisionUndoSent(SkipSent):
     token: Token
 
 
@@ -75,34 +83,29 @@ class AdjudicationSent(Sent):
     answer: OneAnswer
 
 
-class GuidelineSent(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class GuidelineSent(Strict):
     text: Annotated[str, Field(max_length=LONGEST_GUIDELINE)]
     version: Annotated[str, Field(max_length=64)]
 
 
-class LoginSent(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class LoginSent(Strict):
     token: Annotated[str, Field(max_length=500)]
 
 
 def make_app(
-    desk: Desk,
+    session: LabellingSession,
     token: str = "",
     trains: bool = False,
     cache: Path | None = None,
     failures: Failures | None = None,
 ) -> Gate:
-    """The page of a desk. `trains`: go on with the rounds in the background while the page is served."""
+    """The page of a session. `trains`: go on with the rounds in the background while the page is served."""
 
     def ready() -> bool:
-        if desk.step().name not in ("choose", "train"):
-            return False
-        desk.trains_now()
-        return True
+        return session.step().name in ("choose", "train")
 
     # An audit of another split has no rounds to go on with.
-    rounds = Rounds(desk.campaign.folder, ready, desk.look_again, trains and desk.place.own, cache)
+    rounds = Rounds(session.campaign.folder, ready, session.look_again, trains and session.place.own, cache)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -115,21 +118,22 @@ def make_app(
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
+        responses=REFUSALS,
         lifespan=lifespan,
     )
-    gate = Gate(app, token, failures)
-    _add_errors(app)
+    gate = Gate(app, token, failures, open_paths=OPEN_PATHS, login_path="/login")
+    add_error_handlers(app, _status_of)
     _add_pages(app)
-    _add_labelling(app, desk, rounds)
-    _add_overview(app, desk, rounds)
+    _add_labelling(app, session, rounds)
+    _add_overview(app, session, rounds)
 
-    @app.post("/api/login", responses=_REFUSALS)
+    @app.post("/api/login")
     def login(sent: LoginSent, request: Request) -> Response:
         """Give the token, get the cookie."""
         right, wait = gate.log_in(request.scope, sent.token)
         if wait:
-            words = {"detail": "Too many wrong tokens. Wait a minute."}
-            return JSONResponse(words, 429, {"Retry-After": str(int(wait) + 1)})
+            later = {"Retry-After": str(int(wait) + 1)}
+            return JSONResponse({"detail": "Too many wrong tokens. Wait a minute."}, 429, later)
         if not right:
             return JSONResponse({"detail": "That token is wrong."}, 401)
         answer = JSONResponse({"ok": True})
@@ -143,105 +147,94 @@ def make_app(
     return gate
 
 
-_REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "The words say what is wrong"},
-    401: {"description": "The token is missing or wrong"},
-    403: {"description": "Not from this page"},
-    409: {"description": "The ledger refuses; the words say why"},
-    413: {"description": "Too large"},
-    429: {"description": "Too many wrong tokens"},
-}
+def _add_labelling(app: FastAPI, session: LabellingSession, rounds: Rounds) -> None:
+    def with_training(state: dict[str, Any]) -> dict[str, Any]:
+        step = session.step()
+        return {**state, "training": {**rounds.report(), "step": step.name, "reason": step.reason}}
 
-
-def _add_labelling(app: FastAPI, desk: Desk, rounds: Rounds) -> None:
-    def with_training(made: dict[str, Any]) -> dict[str, Any]:
-        step = desk.step()
-        return {**made, "training": {**rounds.report(), "step": step.name, "reason": step.reason}}
-
-    @app.get("/api/next", responses=_REFUSALS)
+    @app.get("/api/next")
     def next_pairs(
         who: Annotated[str, Query(min_length=1, max_length=200)],
         count: Annotated[int, Query(ge=1, le=50)] = 8,
-        opinion: bool = False,
+        prediction: bool = False,
     ) -> dict[str, Any]:
         """Pairs for a person, theirs for a while."""
-        return with_training(desk.next_pairs(who, count, opinion))
+        return with_training(session.next_pairs(who, count, prediction))
 
-    @app.post("/api/answers", responses=_REFUSALS)
+    @app.post("/api/answers")
     def answers(sent: AnswersSent) -> dict[str, Any]:
         """Answers; once this returns they are kept. Sending them again changes nothing."""
-        made = desk.answer(sent.who, [each.said() for each in sent.answers])
+        state = session.answer(sent.who, [each.given() for each in sent.answers])
         rounds.poke()
-        return made
+        return state
 
-    @app.post("/api/undo", responses=_REFUSALS)
+    @app.post("/api/undo")
     def undo(sent: UndoSent) -> dict[str, Any]:
         """Take back what was said about a pair, or said last."""
-        return desk.undo(sent.who, None if sent.pair is None else _number(sent.pair), sent.token)
+        return session.undo(sent.who, None if sent.pair is None else _pair_id(sent.pair), sent.token)
 
-    @app.post("/api/skip", responses=_REFUSALS)
+    @app.post("/api/skip")
     def skip(sent: SkipSent) -> dict[str, Any]:
         """Put a pair at the back of this person's queue."""
-        return desk.skip(sent.who, _number(sent.pair))
+        return session.skip(sent.who, _pair_id(sent.pair))
 
-    @app.get("/api/state", responses=_REFUSALS)
+    @app.get("/api/state")
     def state(who: Annotated[str, Query(min_length=1, max_length=200)]) -> dict[str, Any]:
         """Progress, and what the rounds' process is doing."""
-        return with_training(desk.state(who))
+        return with_training(session.state(who))
 
-    @app.get("/api/disputes", responses=_REFUSALS)
+    @app.get("/api/disputes")
     def disputes() -> dict[str, Any]:
         """What waits for a decision: disagreements, and answers that cannot all be right."""
-        return desk.disputes()
+        return session.disputes()
 
-    @app.post("/api/disputes", responses=_REFUSALS)
+    @app.post("/api/disputes")
     def settle(sent: AdjudicationSent) -> dict[str, Any]:
         """Settle a pair, whatever the votes say."""
-        made = desk.adjudicate(sent.who, sent.answer.said())
+        state = session.adjudicate(sent.who, sent.answer.given())
         rounds.poke()
-        return made
+        return state
 
-    @app.post("/api/disputes/undo", responses=_REFUSALS)
+    @app.post("/api/disputes/undo")
     def unsettle(sent: DecisionUndoSent) -> dict[str, Any]:
         """Take back what was settled about a pair."""
-        return desk.unsettle(sent.who, _number(sent.pair), sent.token)
+        return session.unsettle(sent.who, _pair_id(sent.pair), sent.token)
 
 
-def _add_overview(app: FastAPI, desk: Desk, rounds: Rounds) -> None:
-    drawn = Dashboard(desk)
+def _add_overview(app: FastAPI, session: LabellingSession, rounds: Rounds) -> None:
+    drawn = Dashboard(session)
 
-    @app.get("/api/campaign", responses=_REFUSALS)
+    @app.get("/api/campaign")
     def campaign() -> dict[str, Any]:
         """What the page says before anybody has given a name."""
-        told, name = desk.campaign.settings, desk.campaign.folder.resolve().name
+        name = session.campaign.folder.resolve().name
         return {
-            "campaign": name if desk.place.own else f"{name}, audit of {desk.place.name}",
-            "relation": desk.campaign.task.relation,
-            "budget": told.schedule.budget(),
-            "people": desk.people(),
+            "campaign": name if session.place.own else f"{name}, audit of {session.place.name}",
+            "relation": session.campaign.task.relation,
+            "budget": session.campaign.settings.schedule.budget(),
+            "people": session.people(),
         }
 
-    @app.get("/api/dashboard", responses=_REFUSALS)
+    @app.get("/api/dashboard")
     def overview() -> dict[str, Any]:
         """The figures of the dashboard."""
         return drawn.figures(rounds.report())
 
-    @app.post("/api/rounds/retry", responses=_REFUSALS)
+    @app.post("/api/rounds/retry")
     def retry() -> dict[str, Any]:
         """Try again after an error in the background."""
-        desk.train_again()
         rounds.retry()
         return rounds.report()
 
-    @app.get("/api/guideline", responses=_REFUSALS)
+    @app.get("/api/guideline")
     def guideline() -> dict[str, str]:
         """What counts as a match here."""
-        return desk.guideline.read()
+        return session.guideline.read()
 
-    @app.put("/api/guideline", responses=_REFUSALS)
+    @app.put("/api/guideline")
     def write_guideline(sent: GuidelineSent) -> dict[str, str]:
         """Replace the guideline, unless it changed since it was read."""
-        return desk.guideline.write(sent.text, sent.version)
+        return session.guideline.write(sent.text, sent.version)
 
 
 def _add_pages(app: FastAPI) -> None:
@@ -266,25 +259,16 @@ def _asset(name: str, body: bytes) -> Response:
     return Response(body, media_type=f"{kind}; charset=utf-8", headers={"Cache-Control": "no-cache"})
 
 
-def _add_errors(app: FastAPI) -> None:
-    @app.exception_handler(RequestValidationError)
-    async def unfit(_: Request, error: RequestValidationError) -> Response:
-        # Only where and why: what was sent is not sent back, as it may not even be valid text.
-        found = [{"loc": [str(part) for part in e["loc"]], "msg": e["msg"]} for e in error.errors()]
-        return Response(json.dumps({"detail": found}), 422, media_type="application/json")
-
-    @app.exception_handler(PairsieveError)
-    async def refused(_: Request, error: PairsieveError) -> Response:
-        status = 409 if isinstance(error, LedgerError) else 400
-        return Response(json.dumps({"detail": str(error)}), status, media_type="application/json")
+def _status_of(error: PairsieveError) -> tuple[int, dict[str, str]]:
+    return 409 if isinstance(error, LedgerError) else 400, {}
 
 
-def _number(pair: str) -> int:
-    return min(int(pair), 2**63 - 1)  # beyond int64 there is no pair, and the desk says so
+def _pair_id(pair: str) -> int:
+    return min(int(pair), 2**63 - 1)  # beyond int64 there is no pair, and the session says so
 
 
 def serve(
-    desk: Desk,
+    session: LabellingSession,
     host: str,
     port: int,
     token: str,
@@ -292,28 +276,6 @@ def serve(
     announce: Callable[[str], None],
     cache: Path | None = None,
 ) -> None:
-    """Serve until stopped; port 0 takes a free one. `announce(url)` is called once the door is open."""
-    import uvicorn
-
-    check_host(host, token)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as door:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind((host, port))
-        shown = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-        config = uvicorn.Config(
-            make_app(desk, token, trains, cache),
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=500,
-            timeout_graceful_shutdown=3,
-        )
-        door.listen(128)
-        announce(f"http://{shown}:{door.getsockname()[1]}/")
-        if not is_loopback(host):
-            log.warning(
-                "the page can be reached from other machines, without encryption; the token is needed"
-            )
-        uvicorn.Server(config).run(sockets=[door])
+    """Serve until stopped; port 0 takes a free one. `announce(url)` is called once it can be reached."""
+    app = make_app(session, token, trains, cache)
+    run_server(app, host, port, token, announce, backlog=128, limit_concurrency=500, graceful_seconds=3)

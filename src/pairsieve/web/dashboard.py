@@ -1,10 +1,9 @@
-"""How is the campaign doing? The figures of the dashboard, made from the board and the rounds' figures."""
+"""The figures of the dashboard, from the answer cache and the rounds' figures."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -15,110 +14,97 @@ import numpy as np
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.figures import not_held_out
 from pairsieve.contracts import generator_for
-from pairsieve.measure.agreement import MISSING, alpha_estimate, overlap_agreement
+from pairsieve.measure.agreement import alpha_estimate, overlap_agreement
+from pairsieve.report.people import KINDS, ratings_table
 from pairsieve.sources.overlap import FOLDER, OVERLAP_FILE, latest_overlaps, majority
-from pairsieve.web.board import Board
-from pairsieve.web.desk import Desk
+from pairsieve.web.answer_cache import AnswerCache
+from pairsieve.web.session import LabellingSession
 
 MOST_POINTS = 300  # of a curve; more cannot be seen
 REPEATS = 400  # of the bootstrap behind an agreement's interval
 PAUSE_SECONDS = 120.0  # a longer gap between two answers is a pause, not work
+Votes = list[tuple[int, dict[str, int | None]]]  # of each pair: who said what
 
 
 class Dashboard:
-    """The figures of a desk's campaign, made again only when something happened."""
+    """The figures of a session's campaign, made again only when something happened."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, session: LabellingSession) -> None:
+        self._session = session
         self._made: tuple[Any, dict[str, Any]] | None = None
         self._not_before = 0.0
 
     def figures(self, training: dict[str, Any]) -> dict[str, Any]:
         """Everything the dashboard draws. `training`: what the process that trains reports."""
-        now = (self._desk.look(lambda board: board.version), training, _files(self._desk.campaign.folder))
+        version = self._session.look(lambda cache: cache.version)
+        now = (version, training, _files(self._session.campaign.folder))
         if self._made is None or (self._made[0] != now and time.monotonic() > self._not_before):
             began = time.monotonic()
-            self._made = (now, dashboard(self._desk, training))
+            self._made = (now, dashboard(self._session, training))
             self._not_before = time.monotonic() + 10 * (time.monotonic() - began)  # leave time for answers
         return self._made[1]
 
 
 def _files(folder: Path) -> list[tuple[str, int]]:
-    """What changes when another process writes a round, an audit, a model's opinions or answers."""
+    """What changes when another process writes a round, an audit, a model's predictions or answers."""
     found = [*(folder / "rounds").glob("*.json"), folder / FOLDER / OVERLAP_FILE]
     return sorted((path.name, path.stat().st_mtime_ns) for path in found if path.exists())
 
 
-def dashboard(desk: Desk, training: dict[str, Any]) -> dict[str, Any]:
+def dashboard(session: LabellingSession, training: dict[str, Any]) -> dict[str, Any]:
     """Everything the dashboard draws, made now."""
-    status = desk.campaign.status()
-    made: dict[str, Any] = desk.look(_from_board)
-    said: Said = made.pop("said")
+    status = session.campaign.status()
+    shown, votes, models = session.look(_from_cache)
     latest = status["rounds"][-1] if status["rounds"] else {}
     advised = [row["advice"]["sentence"] for row in status["rounds"] if row.get("advice")]
     return {
-        **made,
-        "campaign": desk.campaign.folder.resolve().name,
+        **shown,
+        "campaign": session.campaign.folder.resolve().name,
         "strategy": status["strategy"],
         "state": status["state"],
         "next": status["next"],
         "reason": status.get("reason", ""),
         "budget": status["budget"],
         "rounds": [_round(row) for row in status["rounds"]],
-        "batches": _batches(desk.campaign),
+        "batches": _batches(session.campaign),
         "inferred": sum(row.get("inferred", 0) for row in status["rounds"]),
         "advice": advised[-1] if advised and not latest.get("open") else "",
-        "agreement": agreement(said.people, desk.campaign.settings.seed),
-        "models": model_agreement(said, desk.campaign),
-        "decisions": desk.waiting_decisions(),
-        "mistakes": desk.mistakes(),
-        "unseen": desk.unseen_matches(),
+        "agreement": agreement(votes, session.campaign.settings.seed),
+        "models": model_agreement(votes, models, session.campaign),
+        "undecided": session.undecided(),
+        "mistakes": session.mistakes(),
+        "unseen": session.unseen_matches(),
         "training": training,
     }
 
 
-@dataclass(frozen=True)
-class Said:
-    """Standing answers: of people by pair and name, of language models by name and pair."""
-
-    people: list[tuple[int, dict[str, int | None]]]
-    models: dict[str, dict[int, int | None]]
-
-
-def agreement(people: list[tuple[int, dict[str, int | None]]], seed: int) -> dict[str, Any] | None:
+def agreement(votes: Votes, seed: int) -> dict[str, Any] | None:
     """Krippendorff's alpha among people with its interval; None while it has no meaning."""
-    twice = [votes for _, votes in people if len(votes) > 1]
-    names = {name: at for at, name in enumerate(sorted({name for votes in twice for name in votes}))}
-    ratings = np.full((len(twice), len(names)), MISSING)
-    for row, votes in enumerate(twice):
-        for name, label in votes.items():
-            ratings[row, names[name]] = MISSING if label is None else label
+    ratings = ratings_table([given for _, given in votes if len(given) > 1])
     found = alpha_estimate(ratings, generator_for(seed, 1, "agreement"), REPEATS)
     return found.as_json() if np.isfinite(found.value) else None
 
 
-def model_agreement(said: Said, campaign: Campaign) -> list[dict[str, Any]]:
+def model_agreement(
+    votes: Votes, models: dict[str, dict[int, int | None]], campaign: Campaign
+) -> list[dict[str, Any]]:
     """How far each language model agrees with people, where both answered; by name.
 
     People's word is their majority. A model's is what it said on the overlap, under the definition it was
     asked with last, and in the ledger.
     """
     overlaps = latest_overlaps(campaign.folder / FOLDER / OVERLAP_FILE)
-    names = sorted(overlaps.keys() | said.models.keys())
+    names = sorted(overlaps.keys() | models.keys())
     if not names:
         return []
-    people = majority({pair: Counter(votes.values()) for pair, votes in said.people if votes})
+    people = majority({pair: Counter(given.values()) for pair, given in votes if given})
     rng = generator_for(campaign.settings.seed, 1, "model agreement")
-    return [
-        {
-            "model": name,
-            "answers": len(said.models.get(name, {})),
-            **overlap_agreement(
-                overlaps.get(name, {}) | said.models.get(name, {}), people, rng, REPEATS
-            ).as_json(),
-        }
-        for name in names
-    ]
+    rows = []
+    for name in names:
+        answers = models.get(name, {})
+        found = overlap_agreement(overlaps.get(name, {}) | answers, people, rng, REPEATS)
+        rows.append({"model": name, "answers": len(answers), **found.as_json()})
+    return rows
 
 
 def _round(row: dict[str, Any]) -> dict[str, Any]:
@@ -132,35 +118,23 @@ def _round(row: dict[str, Any]) -> dict[str, Any]:
 
 def _batches(campaign: Campaign) -> list[dict[str, Any]]:
     """Matches among the labels of each round: where they dry up, little is left to find."""
-    return [
-        {
-            "round": c.round,
-            "asked": c.asked,
-            "labelled": c.labelled,
-            "unsure": c.unsure,
-            "positives": c.positives,
-        }
-        for c in campaign.ledger.counts()
-    ]
+    names = ("round", "asked", "labelled", "unsure", "positives")
+    return [{name: getattr(count, name) for name in names} for count in campaign.ledger.counts()]
 
 
-def _from_board(board: Board) -> dict[str, Any]:
-    people = [(pair, dict(votes)) for pair, votes in board.by_people().items()]
-    models = {name: dict(board.history.get(name, {})) for name in board.models}
-    return {
-        "version": board.version,
-        "over_time": over_time(board),
-        "people": pace(board),
-        "said": Said(people, models),
-    }
+def _from_cache(cache: AnswerCache) -> tuple[dict[str, Any], Votes, dict[str, dict[int, int | None]]]:
+    """What is drawn of the cache, and standing answers: of people by pair, of language models by name."""
+    shown = {"version": cache.version, "over_time": over_time(cache), "people": pace(cache)}
+    people = [(pair, dict(votes)) for pair, votes in cache.by_people().items()]
+    return shown, people, {name: dict(cache.history.get(name, {})) for name in cache.models}
 
 
-def over_time(board: Board) -> list[dict[str, Any]]:
+def over_time(cache: AnswerCache) -> list[dict[str, Any]]:
     """Pairs answered and matches among them after each event, thinned to `MOST_POINTS`, the last one kept."""
     stands: dict[int, dict[str, int | None]] = defaultdict(dict)
     points: list[tuple[str, int, int]] = []
     answered = positives = 0
-    for event in board.events:
+    for event in cache.events:
         votes = stands[event.pair]
         before = (bool(votes), _is_match(votes))
         name = event.who if event.about == "answer" else f"\0{event.about}"
@@ -187,10 +161,10 @@ def _is_match(votes: dict[str, int | None]) -> bool:
     return labels.count(1) > labels.count(0)
 
 
-def pace(board: Board) -> list[dict[str, Any]]:
+def pace(cache: AnswerCache) -> list[dict[str, Any]]:
     """Answers and labels per hour of work of each person; gaps above `PAUSE_SECONDS` are not work."""
     times: dict[str, list[float]] = defaultdict(list)
-    for event in board.events:
+    for event in cache.events:
         if event.about == "answer" and not event.taken_back:
             times[event.who].append(datetime.fromisoformat(event.at).timestamp())
     rows = []
@@ -198,16 +172,8 @@ def pace(board: Board) -> list[dict[str, Any]]:
         gaps = [b - a for a, b in pairwise(when)]
         work = [gap for gap in gaps if gap <= PAUSE_SECONDS]
         rate = 3600 * len(work) / sum(work) if sum(work) > 0 else None
-        standing = list(board.history.get(who, {}).values())
-        rows.append(
-            {
-                "who": who,
-                "model": who in board.models,
-                "answers": len(standing),
-                "match": standing.count(1),
-                "no_match": standing.count(0),
-                "unsure": standing.count(None),
-                "per_hour": rate,
-            }
-        )
+        standing = list(cache.history.get(who, {}).values())
+        counts = {kind: standing.count(label) for kind, label in KINDS.items()}
+        about = {"who": who, "model": who in cache.models, "answers": len(standing)}
+        rows.append({**about, **counts, "per_hour": rate})
     return rows

@@ -1,4 +1,4 @@
-"""What counts as a match here, in the campaign's own words? A text that everybody may edit."""
+"""The labelling guideline of a campaign: what counts as a match, a text that everybody may edit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 from pairsieve.errors import InputError
-from pairsieve.settings import write_atomically
+from pairsieve.files import write_text
 
 LONGEST_GUIDELINE = 20_000
 
@@ -36,5 +36,5 @@ class Guideline:
                     why="your change would undo theirs",
                     remedy="Copy your text, load the guideline again, and put both together",
                 )
-            write_atomically(self._file, text)
+            write_text(self._file, text)
             return self.read()

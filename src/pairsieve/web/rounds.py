@@ -1,7 +1,7 @@
-"""Who trains while people look at the page? A process of its own, told to go on when answers are in.
+"""Background training: a process of its own that goes on with the rounds when answers are in.
 
 The process is started once and kept: its imports stay warm. It speaks lines of JSON on its stdout:
-{"said": words}, then {"stopped": step} or {"error": words}. If the page's server dies, its stdin ends and it
+{"message": text}, then {"stopped": step} or {"error": text}. If the page's server dies, its stdin ends and it
 ends after the step at hand; what it finished is kept by the campaign.
 """
 
@@ -118,17 +118,17 @@ class Rounds:
         except OSError:
             pass  # it died; the missing line below tells how
         for line in process.stdout:
-            told = json.loads(line)
-            if "said" in told:
-                self.words = told["said"]
-            elif "stopped" in told:
+            report = json.loads(line)
+            if "message" in report:
+                self.words = report["message"]
+            elif "stopped" in report:
                 return
-            elif BUSY in told["error"]:
+            elif BUSY in report["error"]:
                 self.words = "Another process is running this campaign; waiting for it."
                 self._not_before = time.monotonic() + 3
                 return
             else:
-                self.error = told["error"]
+                self.error = report["error"]
                 return
         code = process.wait()
         if not self._ending.is_set():
@@ -161,13 +161,13 @@ def main(folder: Path, cache: Path | None = None) -> None:
 
     from pairsieve.campaign import Campaign
     from pairsieve.errors import PairsieveError
-    from pairsieve.web.opinions import write_opinions
+    from pairsieve.web.predictions import write_predictions
 
     for _ in sys.stdin:
         try:
             campaign = Campaign(folder, cache)
-            step = campaign.run(lambda words: tell(said=words))
-            tell(said=f"{write_opinions(campaign):,} opinions written")
+            step = campaign.run(lambda message: tell(message=message))
+            tell(message=f"{write_predictions(campaign):,} predictions written")
             campaign.ledger.close()
             tell(stopped=step.name)
         except PairsieveError as error:

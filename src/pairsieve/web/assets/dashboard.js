@@ -16,8 +16,8 @@ const figures = {
 
 function drawNow(data) {
   const { training, next } = data;
-  let words = `Round ${next.round}: ${count(next.waiting)} pairs wait for an answer.`;
-  if (training.busy) words = "Training, and choosing the next pairs.";
+  let words = `Round ${next.round}: ${count(next.waiting)} pairs are not answered yet.`;
+  if (training.busy) words = "The model is trained and chooses the next pairs.";
   else if (data.state === "finished") words = "All rounds are done.";
   else if (data.state === "stopped") words = `Stopped after round ${next.round}: ${data.reason}.`;
   else if (data.state === "ready") words = training.trains ? `Next: ${next.step} round ${next.round}.` : `Next: ${next.step} round ${next.round}. Training is off here; use pairsieve run.`;
@@ -35,11 +35,11 @@ function drawTiles(data) {
   const tiles = [
     ["Answered", `${count(total("labelled") + total("unsure"))} of ${count(data.budget)}`, `${count(total("unsure"))} of them unsure`],
     ["Matches found", count(total("positives"))],
-    ["Labels per hour", rates.length ? count(Math.round(rates.reduce((a, b) => a + b, 0))) : "–", "of work, everybody together; pauses left out"],
-    ["Agreement (α)", alpha ? `${alpha.value.toFixed(2)}` : "–", alpha ? `${alpha.low.toFixed(2)} to ${alpha.high.toFixed(2)}, ${count(alpha.n)} pairs` : "needs pairs that two people decided"],
-    ["Decisions that wait", count(data.decisions), data.decisions ? "on the labelling page, below the pair" : ""],
+    ["Labels per hour", rates.length ? count(Math.round(rates.reduce((a, b) => a + b, 0))) : "–", "of all people together, without pauses"],
+    ["Agreement (Krippendorff’s α)", alpha ? `${alpha.value.toFixed(2)}` : "–", alpha ? `${alpha.low.toFixed(2)} to ${alpha.high.toFixed(2)}, ${count(alpha.n)} pairs` : "needs pairs that two people answered"],
+    ["Open decisions", count(data.undecided), data.undecided ? "on the labelling page, below the pair" : ""],
   ];
-  if (data.inferred) tiles.splice(2, 0, ["Inferred", count(data.inferred), "labels that nobody had to give"]);
+  if (data.inferred) tiles.splice(2, 0, ["Inferred", count(data.inferred), "labels that follow from other labels"]);
   for (const model of data.models) {
     const { value, low, high, n } = model.agreement;
     const words = value === null ? "no pair yet that people decided too" : `${percent(low)} to ${percent(high)} equal answers, ${count(n)} pairs`;
@@ -75,7 +75,7 @@ function drawQuality(data) {
   }));
   const drawn = series.filter((one) => one.points.length);
   figures.quality.show(series.map((one) => one.points.length > 0));
-  if (!drawn.length) return figures.quality.draw("Not measured yet: no split has its truth, and there is no audit. Run: pairsieve audit", null, [], []);
+  if (!drawn.length) return figures.quality.draw("Not measured yet: the truth of no split is known, and there is no audit. Run: pairsieve audit", null, [], []);
   const latest = drawn.map(({ name, points }) => `${name} ${points.at(-1).y.toFixed(3)}${points.at(-1).high > points.at(-1).low ? ` (${points.at(-1).low.toFixed(3)} to ${points.at(-1).high.toFixed(3)})` : ""} after round ${points.at(-1).x}`);
   const on = data.rounds.find((row) => row.measured_on)?.measured_on;
   const warning = data.rounds.find((row) => row.warning)?.warning;
@@ -91,7 +91,7 @@ function drawDrying(data) {
   const share = (batch) => batch.positives / batch.labelled;
   const [first, last] = [rows[0], rows.at(-1)];
   let words = `Round ${last.round}: ${count(last.positives)} of ${count(last.labelled)} are matches (${percent(share(last))}).`;
-  if (rows.length > 2 && share(last) < share(first) / 4) words += " Matches are drying up.";
+  if (rows.length > 2 && share(last) < share(first) / 4) words += " Few matches are left to find this way.";
   const groups = rows.map((batch) => ({ name: String(batch.round), parts: [share(batch)] }));
   return figures.drying.draw(words, bars({ groups, xLabel: "round", summary: words, yWords: percent, yMax: rows.some((b) => share(b) > 0.4) ? 1 : null }),
     ["Round", "Labels", "Matches", "Share"], rows.map((b) => [b.round, b.labelled, b.positives, percent(share(b))]));
@@ -121,7 +121,7 @@ function drawModels(data) {
   if (!data.models.length) return;
   const words = ({ value, low, high }) => (value === null ? "–" : `${value.toFixed(2)} (${low.toFixed(2)} to ${high.toFixed(2)})`);
   const table = make("table");
-  fillTable(table, ["Model", "Labels given", "Pairs people answered too", "Equal answers", "Cohen’s κ", "On people’s matches", "On their no matches"],
+  fillTable(table, ["Model", "Labels", "Pairs people answered too", "Equal answers", "Cohen’s κ", "On people’s matches", "On people’s non-matches"],
     data.models.map((m) => [m.model, count(m.answers), count(m.pairs), words(m.agreement), words(m.kappa), words(m.on_matches), words(m.on_no_matches)]));
   byId("models").replaceChildren(table);
 }
@@ -146,12 +146,12 @@ function list(id, cards, none) {
 function drawMistakes(data) {
   const made = data.mistakes.map((pair) =>
     pairCard(pair, `Labelled ${pair.label}; the model gives a match probability ${pair.probability.toFixed(3)}.`));
-  list("mistakes", made, "None: no model yet, or it agrees with every label.");
+  list("mistakes", made, "None: there is no model yet, or it agrees with every label.");
 }
 
 function drawUnseen(data) {
   const none = data.unseen === null
-    ? "Not looked for: no model yet, or the collection is too large to search it only for this list."
+    ? "Not searched: no model yet, or the collection is too large to search for this list."
     : "None: the model calls no unasked pair a match.";
   const made = (data.unseen ?? []).map((pair) => pairCard(pair, `Match probability ${pair.probability.toFixed(3)}; nobody was asked.`));
   list("unseen", made, none);

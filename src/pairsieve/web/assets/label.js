@@ -2,12 +2,12 @@
 // What was clicked waits in an outbox, which outlives the page, until the server has it in the ledger.
 
 import { api, byId, later, make, newToken, recall, remember } from "/static/common.js";
-import { Decisions } from "/static/decisions.js";
+import { Disagreements } from "/static/disagreements.js";
 import { difference } from "/static/diff.js";
 
 const USUAL_KEYS = { match: "y", "no match": "n", unsure: "u", skip: "s", undo: "z" };
 const WORDS = { match: "Match", "no match": "No match", unsure: "Unsure", skip: "Skip", undo: "Undo" };
-const decisions = new Decisions({ who: () => who, adopt, say, draw });
+const disagreements = new Disagreements({ who: () => who, adopt, say, draw });
 const AHEAD = 8; // pairs held in advance
 
 let who = recall("name", "");
@@ -18,7 +18,7 @@ let behind = []; // answered in this visit, the latest last
 const gone = new Set(); // pairs answered in this visit
 let standing = null; // what the server said last
 let showDifferences = recall("differences", null);
-let showOpinion = recall("opinion", false);
+let showPrediction = recall("prediction", false);
 let sending = false;
 let asking = false;
 let waitingForKey = null;
@@ -30,7 +30,7 @@ function act(action, began) {
   if (!held.length || byId("name-dialog").open) return undefined;
   const pair = held.shift();
   if (action === "skip") {
-    held.push({ ...pair, said: undefined });
+    held.push({ ...pair, answer: undefined });
     say(held.length > 1 ? "Skipped; it comes back later." : "Skipped, but it is the only pair left here.");
     post({ kind: "skip", pair: pair.pair });
   } else {
@@ -50,7 +50,7 @@ async function undo() {
   const last = behind.pop();
   if (last) {
     gone.delete(last.pair.pair);
-    held.unshift({ ...last.pair, said: last.label });
+    held.unshift({ ...last.pair, answer: last.label });
     post({ kind: "undo", pair: last.pair.pair, token: newToken() });
     say(`Undone: ${WORDS[last.label].toLowerCase()}.`);
     draw();
@@ -62,7 +62,7 @@ async function undo() {
     adopt(made);
     if (made.undone) {
       held = [made.undone, ...held.filter((pair) => pair.pair !== made.undone.pair)];
-      say(`Undone: ${WORDS[made.undone.said].toLowerCase()}.`);
+      say(`Undone: ${WORDS[made.undone.answer].toLowerCase()}.`);
     } else say("There is nothing left to undo.");
   } catch (error) {
     say(`Not undone. ${error.message}`);
@@ -78,10 +78,10 @@ function post(work) {
 
 /** Keep what the server said, unless it is older than what it said before. */
 function adopt(made) {
-  const { pairs, undone, written, ...said } = made; // the rest tells where things stand
-  const older = standing && said.server === standing.server && said.version < standing.version;
-  if (!older) standing = { ...standing, ...said };
-  else if (said.training) standing.training = said.training;
+  const { pairs, undone, written, ...state } = made; // the rest tells where things stand
+  const older = standing && state.server === standing.server && state.version < standing.version;
+  if (!older) standing = { ...standing, ...state };
+  else if (state.training) standing.training = state.training;
 }
 
 /** Send what waits, in order, one at a time, until it is all there. */
@@ -125,7 +125,7 @@ async function fetchPairs() {
   if (asking || !who || outbox.length) return;
   asking = true;
   try {
-    const made = await api(`/api/next?who=${encodeURIComponent(who)}&count=${AHEAD}&opinion=${showOpinion}`);
+    const made = await api(`/api/next?who=${encodeURIComponent(who)}&count=${AHEAD}&prediction=${showPrediction}`);
     adopt(made);
     const [wasEmpty, still] = [!held.length, new Set(made.pairs.map((pair) => pair.pair))];
     // What is on the screen stays; behind it, what others answered or what follows by now is dropped.
@@ -157,7 +157,7 @@ async function keepWatch() {
         // the outbox tells about trouble that matters
       }
     }
-    if (standing && standing.queue !== decisions.queue) decisions.load();
+    if (standing && standing.queue !== disagreements.queue) disagreements.load();
     if (!held.length) draw();
   }
 }
@@ -185,8 +185,8 @@ function draw() {
     requestAnimationFrame(reachable);
   } else drawWaiting();
   const notes = [];
-  if (pair?.said) notes.push(`You had said: ${WORDS[pair.said].toLowerCase()}.`);
-  if (pair && showOpinion) notes.push(opinionOf(pair));
+  if (pair?.answer) notes.push(`You had said: ${WORDS[pair.answer].toLowerCase()}.`);
+  if (pair && showPrediction) notes.push(predictionOf(pair));
   byId("note").textContent = notes.join(" ");
   byId("note").hidden = !notes.length;
   drawProgress();
@@ -200,29 +200,29 @@ function reachable() {
   }
 }
 
-function opinionOf(pair) {
+function predictionOf(pair) {
   const known = typeof pair.probability === "number";
-  const thinks = known ? `The model: match with probability ${pair.probability.toFixed(2)}.` : "The model has no opinion yet.";
+  const thinks = known ? `The model: match with probability ${pair.probability.toFixed(2)}.` : "The model has no prediction yet.";
   return pair.why ? `${thinks} Asked because: ${pair.why}.` : thinks;
 }
 
 function drawWaiting() {
   if (!standing?.training) return;
-  const { training, decisions: undecided, round, apart } = standing;
+  const { training, undecided, round, apart } = standing;
   const complete = round.asked > 0 && round.answered + unsentAnswers() >= round.asked;
   const step = complete && training.step === "label" && !outbox.some((work) => work.kind === "undo") ? (apart ? "audited" : "train") : training.step;
-  let words = "Other people have the remaining pairs of this round. New ones appear here by themselves.";
+  let words = "Other people are labelling the remaining pairs of this round. New pairs appear here automatically.";
   if (training.error) words = `The next round could not be prepared. ${training.error}`;
   else if (step === "finished") words = "All rounds are done. Thank you!";
   else if (step === "audited") words = `Every question of this audit is answered. Thank you!${training.reason ? ` Go on with: ${training.reason}` : ""}`;
   else if (step === "stopped") words = `The campaign stopped by its own rule: ${training.reason}. Thank you!`;
   else if (training.busy || (training.trains && step !== "label")) {
     words = round.number
-      ? `Round ${round.number} is complete. Training, and choosing the next pairs; they appear here by themselves.`
-      : "Choosing the first pairs; they appear here by themselves.";
+      ? `Round ${round.number} is complete. The model is trained and chooses the next pairs; they appear here automatically.`
+      : "The first pairs are being chosen; they appear here automatically.";
   } else if (step !== "label") {
     words = "The round is complete. Training is off here: run “pairsieve run” on the campaign, and the next pairs appear.";
-  } else if (undecided) words = "Nothing new for you. Below, some answers wait for a decision.";
+  } else if (undecided) words = "There is no new pair for you. Below, some answers wait for a decision.";
   if (byId("waiting-words").textContent !== words) byId("waiting-words").textContent = words;
   byId("waiting").classList.toggle("at-work", Boolean(training.busy || (training.trains && !training.error && !["label", "finished", "stopped", "audited"].includes(step))));
   byId("retry").hidden = !training.error;
@@ -257,7 +257,7 @@ function drawKeys() {
     button.setAttribute("aria-label", `Change the key for ${WORDS[action]}, now ${keys[action]}`);
     button.addEventListener("click", () => {
       waitingForKey = action;
-      byId("key-status").textContent = `Press the new key for ${WORDS[action]}. Escape leaves it.`;
+      byId("key-status").textContent = `Press the new key for ${WORDS[action]}. Escape cancels.`;
     });
     return make("li", {}, make("span", {}, WORDS[action]), button);
   }));
@@ -274,8 +274,8 @@ function newKey(event) {
   const key = event.key.toLowerCase();
   const taken = Object.keys(keys).find((action) => keys[action] === key && action !== waitingForKey);
   let words = `${WORDS[waitingForKey]} is now “${key}”.`;
-  if (event.key === "Escape") words = "Left as it was.";
-  else if ([...key].length !== 1 || key === " ") words = "Choose a letter, a digit or a sign.";
+  if (event.key === "Escape") words = "Not changed.";
+  else if ([...key].length !== 1 || key === " ") words = "Choose a letter, a digit or another character.";
   else if (taken) words = `“${key}” already means ${WORDS[taken]}.`;
   else {
     keys = { ...keys, [waitingForKey]: key };
@@ -376,16 +376,16 @@ byId("reset-keys").addEventListener("click", () => {
   keys = { ...USUAL_KEYS };
   remember("keys", keys);
   drawKeys();
-  byId("key-status").textContent = "The usual keys are back.";
+  byId("key-status").textContent = "The default keys are set again.";
 });
 byId("show-differences").addEventListener("change", (event) => {
   showDifferences = event.target.checked;
   remember("differences", showDifferences);
   draw();
 });
-byId("show-opinion").addEventListener("change", (event) => {
-  showOpinion = event.target.checked;
-  remember("opinion", showOpinion);
+byId("show-prediction").addEventListener("change", (event) => {
+  showPrediction = event.target.checked;
+  remember("prediction", showPrediction);
   held = [];
   fetchPairs();
 });
@@ -406,9 +406,9 @@ async function begin() {
     byId("names").replaceChildren(...campaign.people.map((name) => make("option", { value: name })));
     showDifferences ??= campaign.relation !== "directed"; // a question and its answer differ in every word
     byId("show-differences").checked = showDifferences;
-    byId("show-opinion").checked = showOpinion;
+    byId("show-prediction").checked = showPrediction;
     await loadGuideline();
-    await decisions.load();
+    await disagreements.load();
   } catch (error) {
     byId("waiting-words").textContent = error.message;
   }

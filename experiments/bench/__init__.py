@@ -1,0 +1,1 @@
+"""Benches: timings, coverage studies, comparisons with peers; `python -m experiments.bench` lists them."""

@@ -1,0 +1,112 @@
+"""Manual verification of putative false positives: pairs drawn for a person, labels read from a file.
+
+As in the paper: at the threshold where recall is 0.2 on the dev split, 50 putative false positives among
+the near negatives and 50 among the random ones. The file shows neither score nor stratum.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pairsieve.contracts import Estimate, generator_for
+from pairsieve.errors import InputError
+from pairsieve.measure.curve import curve_from_scores
+from pairsieve.measure.manual import ToVerify, corrected_precision, to_verify
+from pairsieve.measure.sampling import POSITIVE, draw
+from pairsieve.pairs import Ids, pair_ids, pair_rows
+from pairsieve.tables import write_table
+from pairsieve.tasks import Split
+
+if TYPE_CHECKING:
+    from experiments.setup import Setup
+    from pairsieve.scan import Scan
+
+TO_VERIFY = "to-verify.csv"
+EACH = 50  # pairs shown of each stratum
+RECALL = 0.2
+
+
+def verify_by_hand(
+    setup: Setup, split: Split, scan: Scan, seed: int, folder: Path, say: Callable[[str], None]
+) -> dict[str, Estimate]:
+    """Precision at recall 0.2 by imputed labels and, where a person has labelled, corrected by theirs."""
+    near, _ = setup.nearby(split, setup.near)
+    sample = draw(split.space, split.positives, near, setup.random, generator_for(0, 0, f"draw {split.name}"))
+    scores = scan.scores(sample.ids)
+    positive = sample.stratum == POSITIVE
+    curve = curve_from_scores(scores[positive], scores[~positive], negative_weights=sample.weights[~positive])
+    threshold = float(curve.thresholds[curve.at_recall(RECALL)])
+    asked = to_verify(sample, scores, threshold, EACH, EACH, generator_for(seed, 0, "verify"))
+    imputed = curve.precision_at_recall(RECALL)
+    name = f"precision_at_recall_{RECALL:g}"
+    found = {name: Estimate(imputed, imputed, imputed, len(sample), "imputed labels, far negatives sampled")}
+    if setup.labels is None:
+        _write_questions(folder / TO_VERIFY, split, asked)
+        say(f"{folder / TO_VERIFY}: write 1 or 0 in the column label, and give it back with --labels")
+        return found
+    given = read_answers(setup.labels, split)
+    near_labels, random_labels = (
+        [given[int(i)] for i in ids if int(i) in given] for ids in (asked.near, asked.random)
+    )
+    found[f"{name}_corrected"] = corrected_precision(
+        asked.true_positives,
+        asked.false_near,
+        asked.false_random,
+        near_labels,
+        random_labels,
+        generator_for(seed, 0, "corrected"),
+        random_weight=asked.random_weight,
+    )
+    return found
+
+
+def _write_questions(path: Path, split: Split, asked: ToVerify) -> None:
+    """The pairs of both strata in the order of their ids, so that their order tells nothing."""
+    ids: Ids = np.sort(np.concatenate([asked.near, asked.random]))
+    left, right = (rows.tolist() for rows in pair_rows(ids))
+    columns = {
+        "left": [split.left.keys[row] for row in left],
+        "right": [split.right.keys[row] for row in right],
+        "left_text": [split.left.texts[row] for row in left],
+        "right_text": [split.right.texts[row] for row in right],
+        "label": [""] * len(ids),
+    }
+    write_table(path, dict.fromkeys(columns, "string"), columns)
+
+
+def read_answers(path: Path, split: Split) -> dict[int, int]:
+    """Labels by pair id from a CSV of left, right (keys) and label: 1, 0, or empty where nobody was sure."""
+    left = {key: row for row, key in enumerate(split.left.keys)}
+    right = left if split.space.symmetric else {key: row for row, key in enumerate(split.right.keys)}
+    found: dict[int, int] = {}
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError("the labels cannot be read", where=str(path), why=str(error)) from error
+    if not rows or not {"left", "right", "label"} <= rows[0].keys():
+        raise InputError(
+            "the labels lack a column, or are empty",
+            where=str(path),
+            why="the columns left, right and label are needed",
+            remedy=f"Fill in the column label of {TO_VERIFY}",
+        )
+    for number, row in enumerate(rows, 2):
+        one, other = left.get(row["left"]), right.get(row["right"])
+        if one is None or other is None:
+            key = row["left"] if one is None else row["right"]
+            raise InputError(f"no text has the key {key!r}", where=f"{path}, row {number}")
+        answer = (row["label"] or "").strip()
+        if answer not in ("", "0", "1"):
+            raise InputError(
+                f"label {answer!r}", where=f"{path}, row {number}", remedy="Write 1, 0, or leave it empty"
+            )
+        if answer:
+            a, b = (min(one, other), max(one, other)) if split.space.symmetric else (one, other)
+            found[int(pair_ids(a, b))] = int(answer)
+    return found

@@ -1,0 +1,347 @@
+"""Trains a round's matcher and makes its scorer from the labels; both are kept as artifacts."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsieve.artifacts import ArtifactStore, array_digest, key_digest, labels_digest, load_array, save_array
+from pairsieve.campaign.figures import read_json
+from pairsieve.campaign.scoring import SplitScorer
+from pairsieve.contracts import generator_for
+from pairsieve.errors import InputError
+from pairsieve.numeric import sigmoid
+from pairsieve.pairs import Ids, pair_rows
+from pairsieve.scorer import Corrections, ExactNeighbours, Scorer, correct_rows, make_corrections
+from pairsieve.scorer.hubness import STRENGTH as HUBNESS_STRENGTH
+from pairsieve.scorer.smoothing import STRENGTH as SMOOTHING_STRENGTH
+from pairsieve.scorer.smoothing import similarity_floor
+from pairsieve.settings import CampaignSettings
+from pairsieve.tasks import Split
+
+if TYPE_CHECKING:
+    from pairsieve.models import CrossMatcher, Learner, Matcher
+    from pairsieve.scan import Scan
+
+RERANK_UP_TO = 200_000  # texts a side up to which a re-ranker is tried
+CROSS_EPOCHS = 4  # over the labels
+_PAIRS_AT_ONCE = 1 << 16  # pairs whose rows are multiplied together
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Labelled pairs of the asked split up to a round, sorted by id."""
+
+    ids: Ids
+    values: Mask
+    round: int
+
+
+@dataclass(frozen=True, eq=False)
+class OutOfFold:
+    """Labelled pairs with the log-odds (n,) that models give them which did not see their left text.
+
+    `average_precision`: of the labelled pairs under each kind of scorer that was tried.
+    """
+
+    ids: Ids
+    labels: Mask
+    log_odds: NDArray[np.float64]
+    average_precision: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Trainer:
+    """What training needs: the learner, the asked split with its rows, and where artifacts are kept."""
+
+    settings: CampaignSettings
+    learner: Learner
+    split: Split
+    store: ArtifactStore
+    scores: SplitScorer
+
+    # ── the matcher ─────────────────────────────────────────────────────────────────────────────
+
+    def model_key(self, labels: Labels) -> str:
+        """Names the matcher that labels make; empty before the first round."""
+        return key_digest(self._model_parts(labels)) if labels.round else ""
+
+    def matcher(self, labels: Labels) -> Matcher:
+        """The matcher trained on labels; of round 0, the encoder as it came."""
+        if not labels.round:
+            return self.learner.pretrained()
+        folder = self.store.get("model", self._model_parts(labels), lambda place: self._fit(place, labels))
+        self.scores.watch.note("train", read_json(folder / "seconds.json")["train"])
+        return self.learner.load(folder)
+
+    def _model_parts(self, labels: Labels) -> dict[str, Any]:
+        return {
+            "learner": self.learner.fingerprint,
+            "texts": [self.split.left.fingerprint, self.split.right.fingerprint],
+            "labels": labels_digest(labels.ids, labels.values),
+            "round": labels.round,
+            "seed": self.settings.seed,
+        }
+
+    def _fit(self, folder: Path, labels: Labels) -> None:
+        if len(labels.ids) == 0:
+            why, remedy = 'every answer so far is "unsure"', "Answer some questions again, then run again"
+            raise InputError("there is no label to train on", why=why, remedy=remedy)
+        rng = generator_for(self.settings.seed, labels.round, "train")
+        texts = self.split.left.texts, self.split.right.texts
+        frozen = self.frozen_rows()
+        began = time.perf_counter()
+        self.learner.fit(*texts, labels.ids, labels.values, rng, frozen).save_learned(folder)
+        (folder / "seconds.json").write_text(json.dumps({"train": time.perf_counter() - began}))
+
+    def frozen_rows(self) -> tuple[Any, Any] | None:
+        """The encoder's own rows of the asked split, where the learner learns from these."""
+        if not self.learner.uses_frozen_rows:
+            return None
+        left, right = self.scores.unit_rows(self.learner.pretrained(), self.split, "")
+        return left, left if right is None else right
+
+    # ── the scorer ──────────────────────────────────────────────────────────────────────────────
+
+    def bi_encoder(self, labels: Labels) -> Scorer:
+        """The scorer that labels make, without a re-ranker: matcher, corrections and calibration."""
+        matcher, model = self.matcher(labels), self.model_key(labels)
+        corrections = self._corrections(matcher, model)
+        scorer = Scorer(matcher, corrections, float(matcher.weight), float(matcher.bias))
+        if corrections.none or not labels.round:
+            return scorer
+        key = {"model": model, **self.scored_by}
+        folder = self.store.get("head", key, lambda place: self._calibrate(place, scorer, labels))
+        head = read_json(folder / "head.json")
+        return Scorer(matcher, corrections, float(head["weight"]), float(head["bias"]))
+
+    @property
+    def scored_by(self) -> dict[str, Any]:
+        """What of the settings decides the corrections; empty where the score is the plain cosine."""
+        hubness, smoothing = correction_strengths(self.settings)
+        if not hubness and not smoothing:
+            return {}
+        search = self.scores.index_name(self.split)
+        return {"hubness_correction": hubness, "neighbour_smoothing": smoothing, "search": search}
+
+    def _corrections(self, matcher: Matcher, model: str) -> Corrections:
+        hubness, smoothing = correction_strengths(self.settings)
+        floor = 1.0
+        if smoothing and self.split.space.symmetric:
+            floor = similarity_floor(self.scores.nearest(matcher, model)["cosine-0"])
+        return make_corrections(self.split.space, hubness, smoothing, floor)
+
+    def _calibrate(self, folder: Path, scorer: Scorer, labels: Labels) -> None:
+        from pairsieve.models.head import fit_head
+
+        left, right = self.scores.corrected(scorer, self.split, self.model_key(labels)).rows
+        scores = np.empty(len(labels.ids))
+        for first in range(0, len(labels.ids), _PAIRS_AT_ONCE):
+            one, other = pair_rows(labels.ids[first : first + _PAIRS_AT_ONCE])
+            rows = left[one].astype(np.float64), (left if right is None else right)[other]
+            scores[first : first + _PAIRS_AT_ONCE] = np.einsum("nd,nd->n", *rows)
+        weight, bias = fit_head(scores, labels.values)
+        (folder / "head.json").write_text(json.dumps({"weight": weight, "bias": bias}))
+
+    def scorer(self, labels: Labels) -> Scorer:
+        """The whole scorer that labels make.
+
+        With 20 labels of either class a re-ranker is part of it, by default only where the average precision
+        of out-of-fold labels rises with it.
+        """
+        return self._decided(labels)[0]
+
+    def tried(self, labels: Labels) -> dict[str, float]:
+        """Out-of-fold average precision of bi-encoder and re-ranker; empty where no re-ranker was tried."""
+        return self._decided(labels)[1]
+
+    def out_of_fold(self, labels: Labels) -> OutOfFold:
+        """The labelled pairs under the whole scorer, by models that did not see their left text."""
+        _, tried, log_odds = self._decided(labels)
+        if log_odds is None:
+            _, log_odds = self._out_of_fold(labels)
+            tried = {"bi-encoder": average_precision(log_odds, labels.values)}
+        return OutOfFold(labels.ids, labels.values, log_odds, tried)
+
+    def _decided(self, labels: Labels) -> tuple[Scorer, dict[str, float], NDArray[np.float64] | None]:
+        """The scorer, the out-of-fold average precision of those tried, and its log-odds where tried."""
+        from pairsieve.models.head import fit_head
+        from pairsieve.reranker.fit import enough_labels
+
+        scorer, wanted = self.bi_encoder(labels), self.reranker_setting
+        if wanted == "off" or not enough_labels(labels.values):
+            return scorer, {}, None
+        scores, alone = self._out_of_fold(labels)
+        weight, bias = fit_head(scores, labels.values)
+        scorer = replace(scorer, weight=weight, bias=bias)
+        reranked, log_odds = self._reranked(scorer, labels, wanted == "cross-encoder")
+        log_odds = (log_odds + alone) / 2  # as a scan of the scorer combines them
+        tried = {
+            "bi-encoder": average_precision(alone, labels.values),
+            "re-ranker": average_precision(log_odds, labels.values),
+        }
+        if wanted == "auto" and tried["re-ranker"] <= tried["bi-encoder"]:
+            return scorer, tried, alone
+        return reranked, tried, log_odds
+
+    @property
+    def reranker_setting(self) -> str:
+        """off, auto, on or cross-encoder, as the settings, the recipe and the size of the split have it."""
+        left_out = self.settings.recipe == "paper" or max(self.split.space.shape) > RERANK_UP_TO
+        return "off" if self.settings.reranker == "auto" and left_out else self.settings.reranker
+
+    def reranked(self, labels: Labels) -> Scorer:
+        """The scorer with a re-ranker, whether or not it ranks better."""
+        return self._reranked(self.bi_encoder(labels), labels, self.settings.reranker == "cross-encoder")[0]
+
+    def _reranked(self, scorer: Scorer, labels: Labels, cross: bool) -> tuple[Scorer, NDArray[np.float64]]:
+        from pairsieve.reranker.fit import fit_reranker
+        from pairsieve.reranker.saving import load_reranker, save_reranker
+
+        model = self.model_key(labels)
+
+        def build(folder: Path) -> None:
+            fitted = fit_reranker(
+                self._cosine_scan,
+                self.split.space,
+                (self.split.left.texts, self.split.right.texts),
+                self.scores.unit_rows(scorer.matcher, self.split, model),
+                labels.ids,
+                labels.values,
+                self.settings.seed,
+                self._cross_encoder(labels.round) if cross else None,
+            )
+            save_reranker(folder, fitted.reranker)
+            save_array(folder / "out-of-fold.npy", fitted.out_of_fold)
+
+        key = {"model": model, "cross": cross, "seed": self.settings.seed}
+        folder = self.store.get("reranker", key, build)
+        reranker = load_reranker(folder, self.learner.encoder.requested_device)
+        return replace(scorer, reranker=reranker), load_array(folder / "out-of-fold.npy")
+
+    def _cosine_scan(self, space: Any, left: Any, right: Any) -> Scan:
+        return self.scores.open_scan(space, left, right, False)
+
+    def _cross_encoder(self, round: int) -> Callable[[Ids, Mask], CrossMatcher]:
+        from pairsieve.models import CrossEncoder, TrainingSettings
+        from pairsieve.models.full import rate_for
+
+        encoder, texts = self.learner.encoder, (self.split.left.texts, self.split.right.texts)
+        settings = TrainingSettings(learning_rate=rate_for(encoder), epochs=CROSS_EPOCHS)
+        learner = CrossEncoder(encoder, settings)
+
+        def train(ids: Ids, labels: Mask) -> CrossMatcher:
+            return learner.fit(*texts, ids, labels, generator_for(self.settings.seed, round, "cross"))
+
+        return train
+
+    def _out_of_fold(
+        self, labels: Labels, also: tuple[Ids, Mask] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Scores and log-odds of the labelled pairs by bi-encoders fitted without their left texts."""
+        from pairsieve.models.folds import cross_fitted_log_odds, fold_of
+        from pairsieve.scorer.out_of_fold import out_of_fold_scores
+
+        folds = 5 if self.learner.uses_frozen_rows else 2  # a whole encoder is not trained for nothing
+        model, seed = self.model_key(labels), self.settings.seed
+        key = {"model": model, "folds": folds, **self.scored_by}
+        if also is not None:
+            key["also"] = array_digest(*also)
+
+        def build() -> dict[str, NDArray[np.float64]]:
+            scorer = self.bi_encoder(labels)
+            fold = fold_of(pair_rows(labels.ids)[0], seed, folds)
+            scores = out_of_fold_scores(
+                self.learner,
+                (self.split.left.texts, self.split.right.texts),
+                self.frozen_rows(),
+                self.scores.corrected(scorer, self.split, model),
+                labels.ids,
+                labels.values,
+                fold,
+                lambda one: generator_for(seed, labels.round, f"held out {one}"),
+                also,
+            )
+            return {"scores": scores, "log-odds": cross_fitted_log_odds(scores, labels.values, fold)}
+
+        found = self.store.arrays("out-of-fold", key, build)
+        return found["scores"], found["log-odds"]
+
+    # ── back into one encoder ───────────────────────────────────────────────────────────────────
+
+    def distil(self, labels: Labels, out: Path, sure: float = 0.95) -> dict[str, Any]:
+        """Train the bi-encoder again on what the re-ranker is sure of; kept in `out` where it ranks better.
+
+        Candidates with a probability above `sure` or below 1 - `sure` join the labels. Judged by the average
+        precision of the labelled pairs under learners that saw neither their left text nor what the
+        re-ranker said of it, corrected and calibrated alike with and without the new pairs.
+        """
+        from pairsieve.files import atomic_folder
+        from pairsieve.pairs import is_member
+        from pairsieve.scorer import save_scorer
+
+        scorer = self.scorer(labels)
+        if scorer.reranker is None:
+            why = "it is switched off, labels are too few for it, or it did not rank better"
+            remedy = 'Set reranker = "on" in campaign.toml, or ask for more labels'
+            raise InputError("there is no re-ranker to learn from", why=why, remedy=remedy)
+        scored = self.scores.score(scorer, self.split, self.model_key(labels))
+        alone = scorer.bi_encoder().log_odds(scored.base.scores(scored.candidates))
+        both = scorer.log_odds(scored.scan.scores(scored.candidates))
+        chance = sigmoid(2 * both - alone)  # the re-ranker's own opinion
+        wanted = ((chance >= sure) | (chance <= 1 - sure)) & ~is_member(scored.candidates, labels.ids)
+        also = scored.candidates[wanted], chance[wanted] >= sure
+        before = average_precision(self._out_of_fold(labels)[1], labels.values)
+        after = average_precision(self._out_of_fold(labels, also)[1], labels.values)
+        result = {"pairs": len(also[0]), "before": before, "after": after, "kept": after > before}
+        if after > before:
+            ids, values = (np.concatenate(both) for both in zip((labels.ids, labels.values), also))
+            rng = generator_for(self.settings.seed, labels.round, "distilled")
+            texts = self.split.left.texts, self.split.right.texts
+            frozen = self.frozen_rows()
+            matcher = self.learner.fit(*texts, ids, values, rng, frozen)
+            left, right = (
+                matcher.embed(texts[at], side) if frozen is None else matcher.transform(frozen[at], side)
+                for at, side in enumerate(("left", "right"))
+            )
+            rows = left, None if self.split.space.symmetric else right
+            with atomic_folder(out) as folder:
+                save_scorer(self._calibrated(matcher, rows, labels), folder)
+        return result
+
+    def _calibrated(self, matcher: Matcher, rows: tuple[Any, Any], labels: Labels) -> Scorer:
+        """The scorer of a matcher that is no round's, from its rows of the asked split."""
+        from pairsieve.models.head import fit_head
+
+        finder, space = ExactNeighbours(self._cosine_scan), self.split.space
+        floor = similarity_floor(finder.nearest(space, *rows)["cosine-0"]) if space.symmetric else 1.0
+        corrections = make_corrections(space, *correction_strengths(self.settings), floor)
+        left, right = correct_rows(corrections, space, *rows, finder).rows
+        one, other = pair_rows(labels.ids)
+        scores = np.einsum("nd,nd->n", left[one], (left if right is None else right)[other])
+        return Scorer(matcher, corrections, *fit_head(scores, labels.values))
+
+
+def correction_strengths(settings: CampaignSettings) -> tuple[float, float]:
+    """Strengths of hubness correction and neighbour smoothing; the paper's recipe has neither by default."""
+    usual = (HUBNESS_STRENGTH, SMOOTHING_STRENGTH) if settings.recipe == "best" else (0.0, 0.0)
+    hubness, smoothing = settings.hubness_correction, settings.neighbour_smoothing
+    return usual[0] if hubness is None else hubness, usual[1] if smoothing is None else smoothing
+
+
+def average_precision(log_odds: NDArray[np.float64], labels: Mask) -> float:
+    """Average precision of labelled pairs; 0 without a match."""
+    from pairsieve.measure.curve import curve_from_scores
+
+    if not labels.any():
+        return 0.0
+    return curve_from_scores(log_odds[labels], log_odds[~labels]).average_precision()

@@ -1,0 +1,133 @@
+"""Atomic writing of files and folders, and locks on files.
+
+What is written here appears whole or not at all: it is written beside its place, forced to disk, and renamed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+from pairsieve.errors import InputError, PairsieveError
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """The name of a file to write, in the folder of `path`; it becomes `path` at the end, or is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = _beside(path)
+    try:
+        yield beside
+        fsync(beside)
+        beside.replace(path)
+        fsync(path.parent)  # the new name itself is on disk only when the folder is
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path, replace: bool = False) -> Iterator[Path]:
+    """A new, empty folder beside `path` to fill; it becomes `path` at the end, or is removed.
+
+    An empty folder at `path` makes way for it, and with `replace` any folder; it comes back if that fails.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = _beside(path)
+    old = beside.with_suffix(".old")
+    try:
+        beside.mkdir()
+        yield beside
+        fsync_tree(beside)
+        if path.exists():
+            if not replace and any(path.iterdir()):
+                raise FileExistsError(f"{path} exists and is not empty")
+            path.rename(old)
+        try:
+            beside.rename(path)
+        except OSError:
+            if old.exists():
+                old.rename(path)
+            raise
+        fsync(path.parent)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def write_bytes(path: Path, contents: bytes) -> None:
+    """Write a file, whole or not at all."""
+    with atomic_file(path) as beside:
+        beside.write_bytes(contents)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 file, whole or not at all; line ends stay as they are."""
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as indented JSON, whole or not at all."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def write_errors(what: str, path: Path | str, remedy: str = "") -> Iterator[None]:
+    """Turn an OSError inside into an InputError: "`path`: `what` cannot be written", why, and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"{what} cannot be written", where=str(path), why=error.strerror or str(error), remedy=remedy
+        ) from error
+
+
+def fsync(path: Path) -> None:
+    """Force a file or a folder's list of names to disk."""
+    if os.name == "nt" and path.is_dir():
+        return  # Windows has no handle on a folder to force
+    handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def fsync_tree(folder: Path) -> None:
+    """Force everything below a folder to disk, and the folder itself."""
+    for path in folder.rglob("*"):
+        if not path.is_symlink():
+            fsync(path)
+    fsync(folder)
+
+
+def locked(path: Path, refusal: PairsieveError | None = None) -> TextIOWrapper:
+    """The file `path`, open for reading and appending, under a lock that one process holds at a time.
+
+    Closing the file gives the lock back, and so does the end of the process, however it ends. Where another
+    holds it, `refusal` is raised; without one, this waits. On Windows the file is opened without a lock.
+    """
+    file = path.open("a+", encoding="utf-8")
+    if sys.platform == "win32":
+        return file
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
+    except OSError:
+        file.close()
+        if refusal is None:
+            raise
+        raise refusal from None
+    return file
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.unfinished")

@@ -1,0 +1,242 @@
+"""Access control for an HTTP application: host and origin checks, tokens, throttling, limits, headers.
+
+On loopback without a token only requests that name this very address are answered, so that a foreign web
+page cannot reach in through a name of its own that points here. With a token a browser needs the cookie it
+got for the token. Every write needs a header that a foreign page cannot send, and our own origin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import json
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping, Set
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+from pairsieve.errors import InputError
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+COOKIE = "pairsieve"
+OUR_HEADER = "x-pairsieve"  # a foreign page cannot send it without asking first, and we never allow it
+LARGEST_BODY = 128 * 1024
+SHORTEST_TOKEN = 16
+FAILURES, WINDOW_SECONDS = 10, 60.0  # wrong tokens from one address before it must wait
+MOST_ADDRESSES = 10_000
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+Refusal = tuple[int, str, dict[str, str]]  # status, detail, further headers
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server bound to `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_host(host: str, token: str) -> None:
+    """Refuse to be reachable from elsewhere without a token, and a token that is easy to guess."""
+    if not token and not is_loopback(host):
+        raise InputError(
+            f"the host {host!r} without a token",
+            why="everybody who can reach that address could read the texts and answer",
+            remedy="Give a `token` (or set PAIRSIEVE_TOKEN), or leave `host` out to serve this machine only",
+        )
+    if token and len(token) < SHORTEST_TOKEN:
+        raise InputError(
+            f"a token of {len(token)} characters",
+            why="short tokens are guessed",
+            remedy=f"Give at least {SHORTEST_TOKEN} characters, for example from: openssl rand -hex 16",
+        )
+
+
+class Failures:
+    """How often an address showed a wrong token lately."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._when: dict[str, deque[float]] = {}
+
+    def wait_seconds(self, address: str) -> float:
+        """How long the address must wait; 0 if it may try."""
+        when = self._when.get(address)
+        if not when or len(when) < FAILURES:
+            return 0.0
+        return max(0.0, when[0] + WINDOW_SECONDS - self._clock())
+
+    def note(self, address: str) -> None:
+        if address not in self._when and len(self._when) >= MOST_ADDRESSES:
+            self._when.pop(next(iter(self._when)))
+        self._when.setdefault(address, deque(maxlen=FAILURES)).append(self._clock())
+
+
+class Gate:
+    """ASGI middleware: host, token, origin, size, and the headers of every answer."""
+
+    def __init__(
+        self,
+        app: App,
+        token: str = "",
+        failures: Failures | None = None,
+        *,
+        open_paths: Set[str] = frozenset(),
+        login_path: str = "",
+    ) -> None:
+        """open_paths: answered without the token. login_path: where a browser without it is sent."""
+        self._app, self._token, self._failures = app, token, failures or Failures()
+        self._open_paths, self._login_path = open_paths, login_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+
+        received = 0
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                if received > LARGEST_BODY:  # whatever the framework made of it
+                    message = {**message, "status": 413}
+                held = list(message.get("headers", []))
+                names = {name.lower() for name, _ in held}
+                held += [(n.encode(), v.encode()) for n, v in HEADERS.items() if n.encode() not in names]
+                message = {**message, "headers": held}
+            await send(message)
+
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        refusal = self._refuse(scope, headers)
+        if refusal is not None:
+            await _answer(send_safely, *refusal)
+            return
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > LARGEST_BODY:
+            await _answer(send_safely, 413, f"A request may have {LARGEST_BODY:,} bytes.")
+            return
+
+        async def receive_little() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > LARGEST_BODY:
+                raise TooLarge
+            return message
+
+        try:
+            await self._app(scope, receive_little, send_safely)
+        except TooLarge:
+            await _answer(send_safely, 413, f"A request may have {LARGEST_BODY:,} bytes.")
+
+    def _refuse(self, scope: Scope, headers: dict[str, str]) -> Refusal | None:
+        """Why a request is not answered, or None."""
+        host = headers.get("host", "")
+        if not self._token and not is_loopback(_without_port(host)):
+            return 421, f"This page answers only to this machine's own name, not to {host[:80]!r}.", {}
+        if scope["method"] not in ("GET", "HEAD"):
+            if OUR_HEADER not in headers:
+                return 403, "A write needs the header X-Pairsieve: 1.", {}
+            ours = f"{scope.get('scheme', 'http')}://{host}"
+            site = headers.get("sec-fetch-site", "same-origin")
+            if headers.get("origin", ours) != ours or site not in ("same-origin", "none"):
+                return 403, "That write comes from a foreign page.", {}
+        if not self._token or scope["path"] in self._open_paths:
+            return None
+        return self._check_token(scope, headers)
+
+    def _check_token(self, scope: Scope, headers: dict[str, str]) -> Refusal | None:
+        shown = headers.get("authorization", "").removeprefix("Bearer ").strip()
+        cookie = _cookie(headers.get("cookie", ""))
+        if cookie and same(cookie, cookie_for(self._token)):
+            return None  # nobody guesses it, so a neighbour's wrong tokens need not keep it out
+        if shown or cookie:
+            address = address_of(scope)
+            wait = self._failures.wait_seconds(address)
+            if wait:
+                return 429, "Too many wrong tokens. Wait a minute.", {"retry-after": str(int(wait) + 1)}
+            if shown and same(shown, self._token):
+                return None
+            self._failures.note(address)
+            if shown and self._login_path:
+                return 401, "That token is wrong.", {}
+        if not self._login_path:
+            detail = "This service needs its token: send the header Authorization: Bearer TOKEN."
+            return 401, detail, {"www-authenticate": "Bearer"}
+        if scope["method"] == "GET" and not scope["path"].startswith("/api/"):
+            return 303, "Give the token first.", {"location": self._login_path}
+        return 401, f"This page needs a token. Open {self._login_path} and give it.", {}
+
+    def log_in(self, scope: Scope, token: str) -> tuple[bool, float]:
+        """(whether the token is right, seconds to wait before the next try)."""
+        address = address_of(scope)
+        wait = self._failures.wait_seconds(address)
+        if wait:
+            return False, wait
+        if not self._token or same(token, self._token):
+            return True, 0.0
+        self._failures.note(address)
+        return False, 0.0
+
+
+class TooLarge(Exception):
+    """A body that grew beyond the limit while it was read."""
+
+
+def cookie_for(token: str) -> str:
+    """What a browser keeps in place of the token: it opens the page and does not tell the token."""
+    return hmac.new(token.encode(), b"pairsieve page", hashlib.sha256).hexdigest()
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two secrets are equal, in a time that tells nothing."""
+    return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode("utf-8", "replace"))
+
+
+def address_of(scope: Scope) -> str:
+    return str((scope.get("client") or ("unknown",))[0])
+
+
+def _cookie(header: str) -> str:
+    try:
+        held = SimpleCookie(header).get(COOKIE)
+    except CookieError:
+        return ""
+    return held.value if held else ""
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+async def _answer(send: Send, status: int, detail: str, more: dict[str, str] | None = None) -> None:
+    body = json.dumps({"detail": detail}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers += [(name.encode(), value.encode()) for name, value in (more or {}).items()]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

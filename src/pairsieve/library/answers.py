@@ -1,0 +1,276 @@
+"""Open questions and their answers: in memory, in files, and from a language model."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pairsieve.campaign import Campaign
+from pairsieve.contracts import Answer
+from pairsieve.errors import InputError
+from pairsieve.library.campaigns import Place, open_campaign
+from pairsieve.library.records import Folder, ImportedAnswers, Question, QuestionFile
+
+if TYPE_CHECKING:
+    from pairsieve.campaign.audits import SplitLedger
+    from pairsieve.ledger import Ledger
+    from pairsieve.measure.agreement import OverlapAgreement
+    from pairsieve.pairs import Ids
+    from pairsieve.sources.endpoint import Endpoint
+    from pairsieve.sources.exchange import AskedPairs
+    from pairsieve.sources.language_model import ModelReport
+    from pairsieve.sources.spending import SpendCap, Spent
+
+GUIDELINE = "guideline.md"  # in the campaign folder: what counts as a match, for those who label
+
+
+def open_questions(campaign: Place, *, count: int | None = None, split: str | None = None) -> list[Question]:
+    """The pairs that wait for a label, in the order of asking; `split`: of an audit of that split."""
+    place = _place(campaign, split)
+    return _questions(place, place.ledger.open_questions()[:count])
+
+
+def answer_questions(
+    campaign: Place, answers: Mapping[tuple[str, str], bool | None], *, who: str, split: str | None = None
+) -> int:
+    """Write answers to the ledger, all or none: {(left key, right key): True, False or None for unsure}.
+
+    Returns how many still wait. The latest answer of a person to a pair counts.
+    """
+    place = _place(campaign, split)
+    asked = _asked(place)
+    given = [
+        Answer(asked.id(*pair, where="answers"), None if label is None else int(label))
+        for pair, label in answers.items()
+    ]
+    place.ledger.answer(given, who=who, source="python")
+    return len(place.ledger.open_questions())
+
+
+def write_questions(
+    campaign: Place,
+    out: Folder,
+    *,
+    format: str | None = None,
+    count: int | None = None,
+    person: str | None = None,
+    split: str | None = None,
+) -> QuestionFile:
+    """Write open questions to a file for people, who fill in the column `label`.
+
+    format: csv, jsonl, parquet or label-studio; None goes by the name. person: the questions this person has
+    not answered, also those that others have.
+    """
+    from pairsieve.sources.exchange import QuestionBatch, format_of, write_batch
+
+    format_of(Path(out), format)
+    campaign = open_campaign(campaign)
+    place = _place(campaign, split)
+    ids = _unanswered(place.ledger, person)[:count]
+    if not len(ids):
+        return QuestionFile((), 0)
+    columns = zip(*(astuple(each) for each in _questions(place, ids)))
+    batch = QuestionBatch(ids, *map(list, columns))
+    note = campaign.folder / GUIDELINE
+    guideline = note.read_text(encoding="utf-8") if note.is_file() else ""
+    return QuestionFile(tuple(write_batch(Path(out), batch, format, guideline)), len(ids))
+
+
+def import_answers(
+    campaign: Place,
+    file: Folder,
+    *,
+    who: str | None = None,
+    format: str | None = None,
+    split: str | None = None,
+) -> ImportedAnswers:
+    """Bring answers from a file into the ledger; all rows are checked before the first is written.
+
+    who: answered where the file names nobody. An answer that its person has given already is not written
+    again, so that importing twice changes nothing.
+    """
+    from pairsieve.sources.exchange import read_answers
+
+    campaign = open_campaign(campaign)
+    place = _place(campaign, split)
+    if not len(place.ledger.questions()):
+        folder = campaign.folder
+        next_ = f"run {folder}" if place.own else f"audit {folder} --split {place.name}"
+        raise InputError("no question was asked yet", where=str(folder), remedy=f"pairsieve {next_}")
+    path = Path(file)
+    found = read_answers(path, _asked(place), who, format)
+    standing = place.ledger.answers_by_person()
+    written: dict[str, int] = {}
+    for person, (given, comments) in found.by_person().items():
+        known = standing.get(person, {})
+        new = [at for at, each in enumerate(given) if known.get(each.id, "nothing") != each.label]
+        written[person] = place.ledger.answer(
+            [given[at] for at in new], person, f"file {path.name}", comments=[comments[at] for at in new]
+        )
+    new_answers, waiting = sum(written.values()), len(place.ledger.open_questions())
+    known_before = len(found.answers) - new_answers
+    return ImportedAnswers(
+        path, new_answers, known_before, found.unanswered, found.cancelled, written, waiting
+    )
+
+
+@dataclass(frozen=True)
+class ModelAnswers:
+    """What a language model answered, what it cost, and how far it agrees with people."""
+
+    campaign: Path
+    model: str
+    definition: str  # where the words on what counts as a match come from
+    examples: int
+    asked_open: int
+    asked_overlap: int
+    report: ModelReport
+    spent: Spent  # in all runs together
+    agreement: OverlapAgreement
+    still_open: int
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "campaign": str(self.campaign),
+            "model": self.model,
+            "definition": self.definition,
+            "examples": self.examples,
+            "asked": {"open": self.asked_open, "overlap": self.asked_overlap},
+            **self.report.as_json(),
+            "spent_in_all_runs": self.spent.as_json(),
+            "agreement": self.agreement.as_json(),
+            "still_open": self.still_open,
+        }
+
+
+def ask_language_model(
+    campaign: Place,
+    endpoint: Endpoint,
+    cap: SpendCap,
+    *,
+    definition: Folder | None = None,
+    count: int | None = None,
+    purpose: str = "train",
+    overlap: float = 0.1,
+    examples: int = 6,
+    say: Callable[[str], None] = lambda message: None,
+) -> ModelAnswers:
+    """Let a language model answer open questions, under a spend cap; answers are written as they come.
+
+    A share `overlap` of the pairs that people answered is asked too, first, and only to measure the model:
+    these answers never count as labels. definition: a text file on what counts as a match; None is the
+    campaign's guideline.
+    """
+    from pairsieve.contracts import generator_for
+    from pairsieve.measure.agreement import overlap_agreement
+    from pairsieve.sources.language_model import LanguageModelSource
+    from pairsieve.sources.overlap import (
+        FOLDER,
+        OVERLAP_FILE,
+        SOURCE,
+        SPENT_FILE,
+        known_answers,
+        overlap_writer,
+        plan,
+    )
+    from pairsieve.sources.prompt import Prompt
+    from pairsieve.sources.spending import SpendBudget
+
+    endpoint.key()  # a missing key is reported before anything is read
+    campaign = open_campaign(campaign)
+    ledger, seed, model = campaign.ledger, campaign.settings.seed, endpoint.model
+    rng = generator_for(seed, 1, "ask-model")
+    guideline, from_where = _definition(campaign, None if definition is None else Path(definition))
+    left, right = campaign.split.left.texts, campaign.split.right.texts
+    folder, run = campaign.folder / FOLDER, uuid.uuid4().hex
+
+    def texts(pair: int) -> tuple[str, str]:
+        return left[pair >> 32], right[pair & 0xFFFF_FFFF]
+
+    def keep(answers: Sequence[Answer]) -> None:
+        tokens = [f"{run}:{answer.id}" for answer in answers]  # handed on twice, it is written once
+        ledger.answer(answers, who=model, source=SOURCE, tokens=tokens)
+
+    with SpendBudget(cap, folder / SPENT_FILE) as budget:
+        known = known_answers(ledger, folder / OVERLAP_FILE, model, guideline)
+        work = plan(ledger, known, texts, overlap, examples, purpose, seed)
+        asked = work.open[:count]
+        asker = LanguageModelSource(endpoint, Prompt(guideline, work.examples), texts, budget, rng)
+        if len(asked) or len(work.overlap):
+            say(
+                f"Asking {model} at {endpoint.url} about {len(asked):,} open pairs and {len(work.overlap):,} "
+                "that people answered; their texts leave this machine."
+            )
+        asker.on_answer = overlap_writer(folder / OVERLAP_FILE, model, guideline)
+        asker.answer(work.overlap)
+        if not asker.report.stopped:
+            asker.on_answer = keep
+            asker.answer(asked)
+        report, spent = asker.report, budget.spent
+    known = known_answers(ledger, folder / OVERLAP_FILE, model, guideline)
+    return ModelAnswers(
+        campaign.folder,
+        model,
+        from_where,
+        len(work.examples),
+        len(asked),
+        len(work.overlap),
+        report,
+        spent,
+        overlap_agreement(known.model, known.people, rng),
+        len(ledger.open_questions(purpose=purpose)),
+    )
+
+
+def _place(campaign: Place, split: str | None) -> SplitLedger:
+    from pairsieve.campaign.audits import split_ledger
+
+    return split_ledger(open_campaign(campaign), split)
+
+
+def _questions(place: SplitLedger, ids: Ids) -> list[Question]:
+    from pairsieve.pairs import pair_rows
+
+    left, right = place.split.left, place.split.right
+    rows = zip(*(side.tolist() for side in pair_rows(ids)))
+    return [Question(left.keys[a], right.keys[b], left.texts[a], right.texts[b]) for a, b in rows]
+
+
+def _asked(place: SplitLedger) -> AskedPairs:
+    """Finds the pair of two keys among the questions asked."""
+    from pairsieve.sources.exchange import AskedPairs
+
+    asked, split = place.ledger.questions(), place.split
+    keys = (asked.left_keys, asked.right_keys, split.left.keys, split.right.keys)
+    return AskedPairs.of(asked.ids, *keys, split.space.symmetric)
+
+
+def _unanswered(ledger: Ledger, person: str | None) -> Ids:
+    """Open questions, or all that one person has not answered, in the order of asking."""
+    if person is None:
+        return ledger.open_questions()
+    answered = ledger.answers_by_person().get(person, {})
+    return np.array([id for id in ledger.questions().ids.tolist() if id not in answered], np.int64)
+
+
+def _definition(campaign: Campaign, file: Path | None) -> tuple[str, str]:
+    """What counts as a match, and where it is written: the file, the campaign's guideline, or a default."""
+    from pairsieve.sources.prompt import DEFINITIONS
+
+    place = file or campaign.folder / GUIDELINE
+    if file is not None or place.exists():
+        try:
+            definition = place.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            what, remedy = "the definition cannot be read", "Give a text file in UTF-8"
+            raise InputError(what, where=str(place), why=str(error), remedy=remedy) from None
+        if definition:
+            return definition, str(place)
+        if file is not None:
+            raise InputError("the definition is empty", where=str(file), remedy="Say what counts as a match")
+    return DEFINITIONS[campaign.task.relation], f"default for {campaign.task.relation}"

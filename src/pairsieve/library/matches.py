@@ -1,0 +1,149 @@
+"""Lists of matches, groups of duplicates, and the explanation of one pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pairsieve.campaign import Campaign
+from pairsieve.errors import InputError, nearest
+from pairsieve.library.campaigns import Place, open_campaign
+from pairsieve.library.records import ClusterList, Folder, MatchList
+from pairsieve.tasks import Collection, Split
+
+if TYPE_CHECKING:
+    from pairsieve.explain import Explanation
+
+Say = Callable[[str], None]
+
+
+def find_matches(
+    campaign: Place,
+    out: Folder | None = None,
+    *,
+    precision: float | None = None,
+    recall: float | None = None,
+    count: int | None = None,
+    threshold: float | None = None,
+    split: str | None = None,
+    collection: Collection | Folder | None = None,
+    right: Collection | Folder | None = None,
+    text: Sequence[str] = (),
+    template: str | None = None,
+    key: str | None = None,
+    source: str | None = None,
+    search: str = "exact",
+    distil: Folder | None = None,
+    one_to_one: bool = False,
+    texts: bool = False,
+    scores_only: bool = False,
+    say: Say = lambda message: None,
+) -> MatchList:
+    """Write every pair above a threshold to `out` (the campaign's matches.csv), best first.
+
+    The threshold is that of the best F1, or of the precision, recall or count you want, or a given one; it is
+    chosen on labels, dev or an audit (`source`), never on test. Rows have left, right, score, probability.
+    collection: new texts, or a table, in place of the task's (`right`: of its right); a table is read as the
+    task's was, unless `text`, `template` or `key` say otherwise. distil: a folder for an encoder trained
+    again on what the re-ranker is sure of, kept if it ranks better.
+    """
+    from pairsieve.matches.find import ListOptions, find_matches
+    from pairsieve.matches.threshold import target_from
+
+    _check_search(search)
+    target = target_from(precision, recall, count, threshold)
+    campaign = open_campaign(campaign)
+    options = ListOptions(source, search, one_to_one, texts, not scores_only)
+    listed = _split_of(campaign, split, collection, right, (text, template, key), say)
+    path = campaign.folder / "matches.csv" if out is None else Path(out)
+    figures = find_matches(campaign, listed, path, target, options)
+    if distil is not None:
+        distilled = campaign.trainer.distil(campaign.labels(campaign.latest()), Path(distil))
+        figures["distilled"] = {"out": str(distil), **distilled}
+    return MatchList(path, figures)
+
+
+def find_clusters(
+    campaign: Place,
+    out: Folder | None = None,
+    *,
+    precision: float | None = None,
+    recall: float | None = None,
+    threshold: float | None = None,
+    split: str | None = None,
+    collection: Collection | Folder | None = None,
+    text: Sequence[str] = (),
+    template: str | None = None,
+    key: str | None = None,
+    source: str | None = None,
+    search: str = "exact",
+    texts: bool = False,
+    scores_only: bool = False,
+    say: Say = lambda message: None,
+) -> ClusterList:
+    """Write the group of every text to `out` (the campaign's clusters.csv), with its representative."""
+    from pairsieve.matches.find import ListOptions, find_clusters
+    from pairsieve.matches.threshold import target_from
+
+    _check_search(search)
+    target = target_from(precision, recall, None, threshold)
+    campaign = open_campaign(campaign)
+    options = ListOptions(source, search, texts=texts, known=not scores_only)
+    listed = _split_of(campaign, split, collection, None, (text, template, key), say)
+    path = campaign.folder / "clusters.csv" if out is None else Path(out)
+    return ClusterList(path, find_clusters(campaign, listed, path, target, options))
+
+
+def explain_pair(
+    campaign: Place,
+    left: str,
+    right: str,
+    *,
+    split: str | None = None,
+    examples: int = 3,
+    count_all: bool = True,
+) -> Explanation:
+    """Why the latest model scores the pair of two keys as it does; `str()` of it is for a person."""
+    from pairsieve.explain import explain
+
+    return explain(open_campaign(campaign), left, right, split, examples, count_all)
+
+
+def _split_of(
+    campaign: Campaign,
+    split: str | None,
+    collection: Collection | Folder | None,
+    right: Collection | Folder | None,
+    columns: tuple[Sequence[str], str | None, str | None],
+    say: Say,
+) -> Split:
+    """The split to list: the one named, or one made of new texts by their text, template and key columns."""
+    from pairsieve.matches.find import new_split, split_named
+    from pairsieve.tasks.new_table import read_like_task
+
+    if collection is None:
+        if right is not None or any(columns):
+            what = "`right`, `text`, `template` and `key` describe a new table"
+            raise InputError(what, remedy="Add `collection`")
+        return split_named(campaign, split)
+    if split is not None:
+        raise InputError("`split` and `collection` together", remedy="Give one of them")
+
+    def texts(side: int, given: Collection | Folder) -> Collection:
+        if isinstance(given, Collection):
+            return given
+        return read_like_task(campaign.task, side, Path(given), *columns)
+
+    left_texts = texts(0, collection)
+    found = new_split(campaign, left_texts, None if right is None else texts(1, right))
+    if not isinstance(collection, Collection):
+        say(f"{collection}: {len(left_texts):,} texts, {found.space.size:,} pairs.")
+    return found
+
+
+def _check_search(search: str) -> None:
+    from pairsieve.matches.ranking import SEARCHES
+
+    if search not in SEARCHES:
+        raise InputError(f"unknown `search` {search!r}", remedy=nearest(search, SEARCHES))

@@ -1,0 +1,378 @@
+"""From a trained campaign to its matches: the list of pairs, or the groups, as files with their figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pairsieve.artifacts import labels_digest
+from pairsieve.contracts import Estimate, generator_for
+from pairsieve.errors import InputError, nearest
+from pairsieve.files import write_errors
+from pairsieve.matches.assignment import check_two, one_to_one
+from pairsieve.matches.calibration import ExpectedCurve, from_audit, from_dev, from_labels
+from pairsieve.matches.clusters import (
+    against_labels,
+    against_truth,
+    check_equivalence,
+    components,
+    guarded_clusters,
+    representatives,
+)
+from pairsieve.matches.listing import NO_ROOM, NUMBERS, Known, check_out, first_pairs, list_bands, write_list
+from pairsieve.matches.ranking import Ranking, rank
+from pairsieve.matches.remaining import matches_left
+from pairsieve.matches.threshold import OperatingPoint, Target, choose_threshold, point_through
+from pairsieve.pairs import Ids, ScoredPairs, pair_rows
+from pairsieve.scorer import ScoredSpace
+from pairsieve.tables import write_table
+from pairsieve.tasks import Collection, Split
+from pairsieve.tasks.task import one_collection, shared_pairs, two_collections
+
+if TYPE_CHECKING:
+    from pairsieve.campaign import Campaign
+
+SOURCES = ("labels", "dev", "audit")
+ASSIGN_AT_MOST = 50_000_000  # pairs that a one-to-one assignment takes into memory
+DECIMALS = 6  # of a threshold: what is printed is what is used
+
+
+@dataclass(frozen=True)
+class ListOptions:
+    """How matches are looked for and written."""
+
+    source: str | None = None  # what the threshold is chosen on; None is what fits
+    search: str = "exact"
+    one_to_one: bool = False
+    texts: bool = False
+    known: bool = True  # labelled matches stay in the list, labelled non-matches out of it
+
+
+def find_matches(
+    campaign: Campaign,
+    split: Split,
+    out: Path,
+    target: Target | None = None,
+    options: ListOptions | None = None,
+) -> dict[str, Any]:
+    """Write every pair of `split` above the threshold for a target to `out`, best first; returns figures."""
+    target, options = target or Target(), options or ListOptions()
+    check_out(out)
+    if options.one_to_one:
+        check_two(split.space)
+    round, ranking, known, expected, point = _ranked(campaign, split, target, options)
+    key: dict[str, Any] = {"scorer": ranking.scorer.fingerprint, "search": options.search}
+    key["texts"] = [split.left.fingerprint, split.right.fingerprint]
+    key["known"] = labels_digest(known.ids, known.labels)
+    bands = list_bands(campaign.store, key, ranking, point.threshold, known)
+    if options.one_to_one:
+        bands = _assigned(ranking, bands, point.threshold, known)
+    if target.kind == "count":
+        bands = first_pairs(bands, int(target.value))
+    rows, found = write_list(out, bands, split, ranking.scorer.probabilities, known, options.texts)
+    return {
+        **_about(campaign, split, round, ranking),
+        "pairs": split.space.size,
+        "threshold": _threshold_figures(target, expected, point, options.known),
+        "out": str(out),
+        "matches": rows,
+        "labelled": int(known.labels.sum()),
+        "one_to_one": options.one_to_one,
+        **({"truth": _against_truth(ranking, point, rows, found)} if _measurable(split) else {}),
+    }
+
+
+def find_clusters(
+    campaign: Campaign,
+    split: Split,
+    out: Path,
+    target: Target | None = None,
+    options: ListOptions | None = None,
+) -> dict[str, Any]:
+    """Write the group of every text of `split` to `out`, with the group's representative; returns figures."""
+    target, options = target or Target(), options or ListOptions()
+    check_out(out)
+    check_equivalence(split.space, campaign.task.relation, str(campaign.folder))
+    round, ranking, known, expected, point = _ranked(campaign, split, target, options)
+    pieces: list[Ids] = [np.empty(0, np.int64)]
+    ranking.collect(point.threshold, 1e30, lambda ids, scores: pieces.append(ids))
+    pairs = np.concatenate(pieces)
+    rows = np.asarray(ranking.scored.corrected.rows[0], np.float32)
+    threshold, reranked = _in_base_scores(ranking.scored, point.threshold)
+    group = guarded_clusters(rows, pairs, threshold, known.matches, known.others, reranked)
+    chained = components(len(split.left), np.union1d(pairs, known.matches))
+    chosen = representatives(rows, group)
+    _write_groups(out, split.left, group, chosen, options.texts)
+    size = np.bincount(group)
+    figures: dict[str, Any] = {
+        **_about(campaign, split, round, ranking),
+        "texts": len(group),
+        "threshold": _threshold_figures(target, expected, point, options.known),
+        "out": str(out),
+        "clusters": int((size > 1).sum()),
+        "clustered_texts": int(size[size > 1].sum()),
+        "largest": int(size.max(initial=0)),
+        "components_split": _split_components(chained, group),
+    }
+    if _measurable(split):
+        truth = components(len(split.left), split.positives)
+        figures["truth"] = against_truth(group, truth).as_json()
+        figures["truth_of_components"] = against_truth(chained, truth).as_json()
+    ids, labels = campaign.ledger.labels(through=round)
+    if split is campaign.split and not _measurable(split) and len(ids):
+        # Without the labels themselves: groups that were told the answers would agree with them.
+        alone = guarded_clusters(rows, pairs, threshold, reranked=reranked)
+        figures["labels"] = against_labels(alone, ids[labels], ids[~labels]).as_json()
+    return figures
+
+
+def _ranked(
+    campaign: Campaign, split: Split, target: Target, options: ListOptions
+) -> tuple[int, Ranking, Known, ExpectedCurve | None, OperatingPoint]:
+    """The latest round, the split ranked by its scorer, the labels that count, and where the list is cut."""
+    round = campaign.trained_round("to match with")
+    source = _source(campaign, split, options.source)
+    ranking = _ranking(campaign, split, round, options.search)
+    given = labelled_pairs(campaign, split)
+    expected, point = _operating_point(campaign, round, ranking, given, target, source, options.known)
+    return round, ranking, given if options.known else Known.nothing(), expected, point
+
+
+def _ranking(campaign: Campaign, split: Split, round: int, search: str) -> Ranking:
+    rng = generator_for(campaign.settings.seed, round, "match recall")
+    return rank(campaign.score(split, round), split, search, rng)
+
+
+def _about(campaign: Campaign, split: Split, round: int, ranking: Ranking) -> dict[str, Any]:
+    """What was ranked, by which scorer, and how it was searched."""
+    return {
+        "campaign": str(campaign.folder),
+        "task": campaign.task.name,
+        "split": split.name,
+        "round": round,
+        "scorer": {
+            "reranked": ranking.scorer.reranker is not None,
+            "out_of_fold_average_precision": campaign.trainer.tried(campaign.labels(round)),
+        },
+        "search": {"method": ranking.method, "recall": ranking.recall.as_json() if ranking.recall else None},
+    }
+
+
+def _in_base_scores(scored: ScoredSpace, threshold: float) -> tuple[float, tuple[Ids, Any] | None]:
+    """A threshold, and the re-ranker's scores of its candidates, on the scale of the bi-encoder's scores.
+
+    Average linkage adds up products of rows; log-odds are linear in these, so that a candidate's own
+    log-odds stand for the product at which the bi-encoder would have given them.
+    """
+    scorer = scored.scorer
+    if scorer.reranker is None:
+        return threshold, None
+    base = scorer.bi_encoder()
+    scores = scored.scan.scores(scored.candidates)
+    equivalent = (scorer.log_odds(scores) - base.bias) / base.weight
+    level = float(scorer.log_odds(np.array([threshold]))[0])
+    return base.score_of(level), (scored.candidates, equivalent)
+
+
+def split_named(campaign: Campaign, split: str | None) -> Split:
+    """The split to match: the one named, else `all` where the task has it, else the campaign's own."""
+    splits = campaign.task.splits
+    name = split or ("all" if "all" in splits else campaign.settings.split)
+    if name not in splits:
+        raise InputError(f"no split {name!r}", where=str(campaign.folder), remedy=nearest(name, splits))
+    return splits[name]
+
+
+def new_split(campaign: Campaign, left: Collection, right: Collection | None) -> Split:
+    """A new collection: its own pairs, or, of two collections, against `right` (else the task's right)."""
+    nothing = np.empty(0, np.int64)
+    name = "new"
+    while name in campaign.task.splits:
+        name += "-collection"
+    if campaign.split.space.symmetric:
+        if right is not None:
+            why = "the campaign finds duplicates within one collection"
+            where, remedy = str(campaign.folder), "Leave `right` out"
+            raise InputError("a second new collection", where=where, why=why, remedy=remedy)
+        return one_collection(name, left, nothing, nothing, False)
+    old = split_named(campaign, None).right
+    return two_collections(name, left, right if right is not None else old, nothing, nothing, False)
+
+
+def labelled_pairs(campaign: Campaign, split: Split) -> Known:
+    """The labels given so far, of training and audits, for the pairs of `split`; found there by their keys.
+
+    A collection that is no part of the task has keys of its own: no label speaks of it.
+    """
+    given = [campaign.ledger.labels(purpose) for purpose in ("train", "audit")]
+    ids = np.concatenate([pairs for pairs, _ in given])
+    labels = np.concatenate([answers for _, answers in given])
+    own = campaign.split
+    if split is not own:
+        rows = []
+        for side, one, other in zip(pair_rows(ids), (own.left, own.right), (split.left, split.right)):
+            row_of = {key: row for row, key in enumerate(other.keys)}
+            rows.append(np.array([row_of.get(one.keys[row], -1) for row in side.tolist()], np.int64))
+        there = (rows[0] >= 0) & (rows[1] >= 0) & (campaign.task.splits.get(split.name) is split)
+        ids, labels = split.space.ids(rows[0][there], rows[1][there]), labels[there]
+    distinct, first = np.unique(ids, return_index=True)
+    return Known(distinct, labels[first])
+
+
+def _source(campaign: Campaign, split: Split, named: str | None) -> str:
+    """What the threshold is chosen on. Labels speak of their own split, dev of the others."""
+    splits, own, where = campaign.task.splits, campaign.settings.split, str(campaign.folder)
+    if named is not None and named not in SOURCES:
+        if named == "test" or named in splits:
+            why = "only the dev split's truth may choose a threshold"
+            if named == "test":
+                why = "a threshold chosen on the split that is measured would flatter every figure after it"
+            raise InputError(f"`source` {named}", why=why, remedy=f"Use {', '.join(SOURCES)}")
+        raise InputError(f"unknown `source` {named!r}", remedy=nearest(named, SOURCES))
+    usable = "dev" in splits and _measurable(splits["dev"])
+    if named == "dev" and not usable:
+        remedy = 'Use `source` "labels" or "audit"'
+        raise InputError("there is no dev split with known matches", where=where, remedy=remedy)
+    source = named or ("dev" if usable and split.name != own else "labels")
+    if source == "labels" and own == "test":
+        what, why = "the labels of this campaign are of the test split", "a threshold is never chosen on test"
+        remedy = 'Use `source` "dev", or give `threshold` or `count`'
+        raise InputError(what, where=where, why=why, remedy=remedy)
+    if source == "audit" and split is not campaign.split:
+        remedy = f'Match the split {own}, or use `source` "labels" or "dev"'
+        raise InputError(f"the audit speaks of {own!r}, not of {split.name!r}", where=where, remedy=remedy)
+    return source
+
+
+def _operating_point(
+    campaign: Campaign,
+    round: int,
+    ranking: Ranking,
+    known: Known,
+    target: Target,
+    source: str,
+    as_labelled: bool,
+) -> tuple[ExpectedCurve | None, OperatingPoint]:
+    """The expected curve and the operating point on it; without a curve only where the target needs none."""
+    expected: ExpectedCurve | None = None
+    split, seed = ranking.split, campaign.settings.seed
+    try:
+        if source == "dev":
+            dev = campaign.task.splits["dev"]
+            held_out = not shared_pairs(campaign.split, dev)
+            measured = ranking if dev is split else _ranking(campaign, dev, round, "exact")
+            expected = from_dev(measured, split, seed, held_out)
+        elif source == "audit":
+            expected = from_audit(ranking, campaign.ledger, seed)
+        else:
+            left = _remaining(campaign, round, ranking, known)
+            expected = from_labels(ranking, campaign.out_of_fold(round), known, seed, left)
+    except InputError:
+        if target.kind not in ("count", "threshold"):
+            raise
+    if target.kind == "threshold":
+        threshold = target.value
+    else:
+        if target.kind == "count":
+            left_out = len(known.others) if as_labelled else 0
+            threshold = ranking.threshold_for_count(int(target.value) + left_out)
+        else:
+            assert expected is not None
+            threshold = choose_threshold(expected.curve, target).threshold
+        threshold = float(np.floor(threshold * 10**DECIMALS) / 10**DECIMALS)
+    if expected is None:
+        return None, OperatingPoint(threshold, float("nan"), float("nan"))
+    curve = expected.listed if as_labelled and expected.listed is not None else expected.curve
+    return expected, point_through(curve, threshold)
+
+
+def _remaining(campaign: Campaign, round: int, ranking: Ranking, known: Known) -> Estimate | None:
+    """Matches among all unlabelled pairs; not where an index is to spare a look at all of them, nor where
+    the re-ranker chose hard cases at any cosine, whose batches say nothing of the other pairs there."""
+    from pairsieve.advice import SavedSelection
+
+    if ranking.recall is not None or campaign.settings.strategy == "reranker-uncertainty":
+        return None
+    scored, base = ranking.scored, ranking.scored.base
+    alone = ScoredSpace(scored.scorer.bi_encoder(), scored.corrected, base, base, np.empty(0, np.int64))
+    selections = [SavedSelection.load(campaign.selection(at)) for at in range(1, round + 1)]
+    labels = campaign.labels(round)
+    return matches_left(selections, labels.ids, labels.values, Ranking(ranking.split, alone), known)
+
+
+def _threshold_figures(
+    target: Target, expected: ExpectedCurve | None, point: OperatingPoint, listed: bool
+) -> dict[str, Any]:
+    """The threshold and what is expected of it, with intervals, and how far to trust them."""
+    figures: dict[str, Any] = {"target": str(target), "from": expected.source if expected else None}
+    figures |= {"basis": expected.basis if expected else "nothing", **point.as_json()}
+    if expected is not None and expected.interval is not None and np.isfinite(point.precision):
+        precision, recall = expected.interval(point, listed)
+        figures |= {"precision": precision.as_json(), "recall": recall.as_json()}
+    if expected is not None and expected.trust:
+        figures["trust"] = expected.trust
+    return figures
+
+
+def _assigned(
+    ranking: Ranking, bands: Iterator[ScoredPairs], threshold: float, known: Known
+) -> Iterator[ScoredPairs]:
+    pieces, held = [], 0
+    for band in bands:
+        held += len(band)
+        if held > ASSIGN_AT_MOST:
+            what = f"more than {ASSIGN_AT_MOST:,} pairs reach the threshold {threshold:.4f}"
+            why = "an assignment looks at all of them at once"
+            raise InputError(what, why=why, remedy="Ask for a higher precision")
+        pieces.append((np.array(band.ids), np.array(band.scores)))
+    ids = np.concatenate([np.empty(0, np.int64), *(one for one, _ in pieces)])
+    scores = np.concatenate([np.empty(0, np.float32), *(other for _, other in pieces)])
+    log_odds = ranking.log_odds(np.maximum(scores, np.float32(threshold)))
+    weights = np.maximum(log_odds - ranking.log_odds(np.array([threshold])), 0.0)
+    chosen = one_to_one(ranking.split.space, ids, weights, known.matches)
+    yield ScoredPairs(ids[chosen], scores[chosen])
+
+
+def _against_truth(ranking: Ranking, point: OperatingPoint, rows: int, found: int) -> dict[str, Any]:
+    """Exact figures against the truth: of the list as written, and of the ranking alone."""
+    positives = len(ranking.split.positives)
+    listed = OperatingPoint(point.threshold, found / rows if rows else 0.0, found / positives)
+    curve = ranking.curve()
+    return {
+        "positives": positives,
+        "list": listed.as_json(),
+        "scores_alone": point_through(curve, point.threshold).as_json(),
+        "average_precision": ranking.average_precision(),
+        "best_f1": curve.best_f1().as_json(),
+    }
+
+
+def _write_groups(out: Path, texts: Collection, group: Any, chosen: Any, with_texts: bool) -> None:
+    """Rows by group, largest first, then by first text: key, cluster, size, representative."""
+    size = np.bincount(group)
+    number = np.empty(len(size), np.int64)
+    number[np.lexsort((np.arange(len(size)), -size))] = np.arange(len(size))
+    order = np.lexsort((np.arange(len(group)), number[group]))
+    rows = order.tolist()
+    columns: dict[str, Sequence[Any]] = {
+        "key": [texts.keys[row] for row in rows],
+        **({"text": [texts.texts[row] for row in rows]} if with_texts else {}),
+        "cluster": number[group[order]].tolist(),
+        "size": size[group[order]].tolist(),
+        "representative": [texts.keys[row] for row in chosen[group[order]].tolist()],
+    }
+    with write_errors("the table", out, NO_ROOM):
+        write_table(out, {name: NUMBERS.get(name, "string") for name in columns}, columns)
+
+
+def _split_components(component: Any, group: Any) -> int:
+    """How many components hold more than one group."""
+    return int((np.bincount(np.unique(np.stack([component, group]), axis=1)[0]) > 1).sum())
+
+
+def _measurable(split: Split) -> bool:
+    return split.has_truth and len(split.positives) > 0

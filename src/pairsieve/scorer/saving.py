@@ -1,0 +1,75 @@
+"""Writes a scorer as a folder that sentence-transformers loads too, and reads it back whole.
+
+The folder holds the plain part as a sentence-transformers model with its head (`head.json`, see
+`models/export.py`), the corrections and the calibration (`scorer.json`), and the re-ranker in `reranker/`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pairsieve.errors import InputError
+from pairsieve.files import write_json
+from pairsieve.scorer.corrections import Corrections
+from pairsieve.scorer.scorer import Scorer
+
+SCORER_FILE = "scorer.json"
+_FORMAT = 1
+_RERANKER = "reranker"
+
+
+def save_scorer(scorer: Scorer, folder: Path) -> None:
+    """Write a scorer into an empty folder."""
+    scorer.matcher.save(folder)
+    if scorer.reranker is not None:
+        from pairsieve.reranker.saving import save_reranker
+
+        (folder / _RERANKER).mkdir()
+        save_reranker(folder / _RERANKER, scorer.reranker)
+    about: dict[str, Any] = {"format": _FORMAT, "weight": scorer.weight, "bias": scorer.bias}
+    about |= {"corrections": asdict(scorer.corrections), "reranked": scorer.reranker is not None}
+    write_json(folder / SCORER_FILE, about)
+
+
+def load_scorer(folder: Path | str, device: str | None = None) -> Scorer:
+    """The scorer that `pairsieve export` wrote into a folder, for any collection."""
+    from pairsieve.models import load_matcher
+
+    folder = Path(folder)
+    path = folder / SCORER_FILE
+    if not path.is_file():
+        remedy = "Name a folder that pairsieve export wrote; a sentence-transformers model alone has no "
+        remedy += "corrections and no calibration"
+        raise InputError(f"no scorer: {SCORER_FILE} is missing", where=str(folder), remedy=remedy)
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        if about["format"] != _FORMAT:
+            what, why = f"format {about['format']} of a scorer", f"this pairsieve reads format {_FORMAT}"
+            raise InputError(what, where=str(path), why=why, remedy="Export it again")
+        corrections = _corrections(about["corrections"])
+        weight, bias = float(about["weight"]), float(about["bias"])
+        if not (math.isfinite(weight) and math.isfinite(bias) and weight > 0):
+            raise ValueError(f"weight {weight} and bias {bias} are no calibration")
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        what, remedy = "the scorer cannot be read", "Export it again"
+        raise InputError(what, where=str(path), why=str(error), remedy=remedy) from error
+    reranker = None
+    if about.get("reranked"):
+        from pairsieve.reranker.saving import load_reranker
+
+        reranker = load_reranker(folder / _RERANKER, device)
+    return Scorer(load_matcher(folder, device), corrections, weight, bias, reranker)
+
+
+def _corrections(given: dict[str, Any]) -> Corrections:
+    hubness, smoothing = (tuple(map(float, given[name])) for name in ("hubness", "smoothing"))
+    if len(hubness) != 2 or len(smoothing) != 2:
+        raise ValueError("corrections have a left and a right side")
+    floor = float(given["floor"])
+    if not all(map(math.isfinite, (*hubness, *smoothing, floor))):
+        raise ValueError("corrections that are not numbers")
+    return Corrections(bool(given["symmetric"]), hubness, smoothing, floor)

@@ -1,0 +1,127 @@
+"""Tables written and read in pieces, as CSV, TSV, JSON Lines or Parquet, by path or URL.
+
+A table's columns are a mapping from name to Arrow type ("string", "int64", "float32", …), in order. None is
+an empty cell in CSV and TSV, and null elsewhere. A table appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from pairsieve.errors import InputError
+from pairsieve.places import written
+
+SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_ROWS = 10_000  # rows in memory at a time where they come one by one
+
+
+def table_suffix(path: Path, where: str = "") -> str:
+    """The suffix of a table's file in lower case; an error names `where` (the path) unless it is known."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(
+            f"unknown kind of file: {path.name}",
+            where=where or str(path),
+            remedy=f"Let it end in {', '.join(SUFFIXES)}",
+        )
+    return suffix
+
+
+@contextmanager
+def table_writer(
+    path: Path, types: Mapping[str, str], *, suffix: str | None = None, encoding: str = "utf-8"
+) -> Iterator[Callable[[Mapping[str, Sequence[Any]]], None]]:
+    """A function that takes columns of equal length, piece by piece; `suffix` overrides that of `path`."""
+    suffix = suffix or table_suffix(path)
+    with written(path) as unfinished:
+        if suffix == ".parquet":
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
+            schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in types.items()])
+            with pq.ParquetWriter(unfinished, schema, compression="zstd") as parquet:
+                yield lambda columns: parquet.write_table(pa.table(dict(columns), schema=schema))
+            return
+        with unfinished.open("w", encoding=encoding, newline="") as file:
+            if suffix == ".jsonl":
+
+                def write(columns: Mapping[str, Sequence[Any]]) -> None:
+                    for row in zip(*(columns[name] for name in types), strict=True):
+                        file.write(json.dumps(dict(zip(types, row)), ensure_ascii=False) + "\n")
+
+                yield write
+            else:
+                table = csv.writer(_UnixLines(file), delimiter=_DELIMITERS[suffix], lineterminator="\r\n")
+                table.writerow(types)
+                yield lambda columns: table.writerows(zip(*(columns[name] for name in types), strict=True))
+
+
+def write_table(
+    path: Path, types: Mapping[str, str], columns: Mapping[str, Sequence[Any]], *, suffix: str | None = None
+) -> None:
+    """Write a table that is in memory whole."""
+    with table_writer(path, types, suffix=suffix) as write:
+        write(columns)
+
+
+def write_rows(
+    path: Path,
+    types: Mapping[str, str],
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    suffix: str | None = None,
+    encoding: str = "utf-8",
+) -> int:
+    """Write rows as they come, a few thousand in memory at a time; returns how many there were."""
+    count, rows = 0, iter(rows)
+    with table_writer(path, types, suffix=suffix, encoding=encoding) as write:
+        while piece := list(itertools.islice(rows, _ROWS)):
+            write({name: [row[name] for row in piece] for name in types})
+            count += len(piece)
+    return count
+
+
+def read_rows(path: Path, types: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """The rows of a table that was written here, as a stream; columns not in `types` are strings."""
+    suffix = table_suffix(path)
+    if suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(path) as parquet:
+            for batch in parquet.iter_batches(_ROWS):
+                yield from batch.to_pylist()
+        return
+    with path.open(encoding="utf-8", newline="") as file:
+        if suffix == ".jsonl":
+            yield from map(json.loads, file)
+            return
+        for row in csv.DictReader(file, delimiter=_DELIMITERS[suffix]):
+            yield {name: _typed(cell, types.get(name, "string")) for name, cell in row.items()}
+
+
+class _UnixLines:
+    """Ends the rows of a CSV writer with a line feed alone.
+
+    The writer must not know: it quotes a carriage return inside a cell only where its rows end in one.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, row: str) -> None:
+        self._file.write(row.removesuffix("\r\n") + "\n")
+
+
+def _typed(cell: str, kind: str) -> Any:
+    if kind == "string":
+        return cell
+    if cell == "":
+        return None
+    return float(cell) if kind.startswith("float") else int(cell)

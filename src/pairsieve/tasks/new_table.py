@@ -1,0 +1,40 @@
+"""Reading a new table the way a task's own texts were read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pairsieve.errors import InputError
+from pairsieve.tasks.reading import read_table
+from pairsieve.tasks.records import ALL_COLUMNS, collection_of, joined_template, parse_template
+from pairsieve.tasks.task import Collection, Task
+
+
+def read_like_task(
+    task: Task,
+    side: int,
+    path: Path,
+    text: Sequence[str] = (),
+    template: str | None = None,
+    key: str | None = None,
+) -> Collection:
+    """The texts of a table, rendered as those of the task's left (0) or right (1) side; options given win."""
+    table = read_table(Path(path), lenient=True)
+    provenance = task.provenance
+    keys = provenance.get("keys") or [None]
+    own_key = keys[min(side, len(keys) - 1)]
+    if key is None and own_key in table.names:
+        key = own_key
+    if text and template:
+        raise InputError("`text` and `template` together", remedy="Name the columns in the template")
+    if not text and template is None:
+        recipe = provenance.get("text") or provenance.get("template") or ALL_COLUMNS
+        words = recipe if isinstance(recipe, str) else recipe[min(side, len(recipe) - 1)]
+        if words == ALL_COLUMNS:
+            left_out = (key, *task.report.get("columns_left_out", []))
+            text = [name for name in table.names if name not in left_out]
+        else:
+            columns = parse_template(words)[1]
+            text, template = (columns, None) if words == joined_template(columns) else ((), words)
+    return collection_of(table, text, template, key)

@@ -1,0 +1,91 @@
+"""A small campaign without truth whose first round is asked, for tests of the page: no model runs."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from starlette.testclient import TestClient
+
+from pairsieve.campaign import Campaign
+from pairsieve.pairs import pair_rows
+from pairsieve.web.app import make_app
+from pairsieve.web.session import LabellingSession
+from synthetic_task import begin, synthetic_task
+
+HERE = "http://127.0.0.1"
+
+
+def asked_campaign(folder: Path, encoder: Path, questions: int = 10, **settings: Any) -> Campaign:
+    """Round 1 asks about the first `questions` pairs of 30 texts; the budget is 20 + 30 + 45 = 95."""
+    task = synthetic_task(folder / "task", truth=False, stated=False, sizes={"train": 30})
+    campaign = begin(folder / "campaign", task, encoder, measure_splits=(), **settings)
+    ask(campaign, 1, np.arange(questions))
+    return campaign
+
+
+def asked_triangles(folder: Path, encoder: Path) -> Campaign:
+    """With transitivity; round 1 asks about all 15 pairs of the first six texts, in the order of the rows."""
+    task = synthetic_task(folder / "task", truth=False, stated=False, sizes={"train": 30})
+    campaign = begin(folder / "campaign", task, encoder, measure_splits=(), transitivity=True, rounds=1)
+    left, right = np.triu_indices(6, 1)
+    ask(campaign, 1, campaign.split.space.ranks(campaign.split.space.ids(left, right)))
+    return campaign
+
+
+def ask(campaign: Campaign, number: int, ranks: Any) -> None:
+    split = campaign.split
+    ids = split.space.unrank(np.asarray(ranks))
+    left, right = pair_rows(ids)
+    keys = split.left.keys
+    campaign.ledger.ask(
+        number, ids, [keys[r] for r in left.tolist()], [keys[r] for r in right.tolist()], "made", "random"
+    )
+
+
+def until(holds: Callable[[], Any], seconds: float = 60) -> None:
+    """Wait until something is so; the wait is generous, the test is not about time."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+class Page:
+    """What a browser does, without one."""
+
+    def __init__(self, campaign: Campaign, overlap: float = 0.0, **more: Any) -> None:
+        self.session = LabellingSession(campaign, overlap, **more)
+        self.client = TestClient(make_app(self.session), base_url=HERE, headers={"X-Pairsieve": "1"})
+
+    def next(self, who: str, count: int = 8, **more: Any) -> dict[str, Any]:
+        return self.get("/api/next", who=who, count=count, **more)
+
+    def pairs(self, who: str, count: int = 8) -> list[str]:
+        return [pair["pair"] for pair in self.next(who, count)["pairs"]]
+
+    def answer(self, who: str, pair: str, label: str = "match", token: str = "") -> dict[str, Any]:
+        given = {"pair": pair, "label": label, "token": token or secrets.token_hex(8)}
+        return self.post("/api/answers", {"who": who, "answers": [given]})
+
+    def undo(self, who: str, pair: str | None = None) -> dict[str, Any]:
+        return self.post("/api/undo", {"who": who, "pair": pair, "token": secrets.token_hex(8)})
+
+    def settle(self, who: str, pair: str, label: str) -> dict[str, Any]:
+        given = {"pair": pair, "label": label, "token": secrets.token_hex(8)}
+        return self.post("/api/disputes", {"who": who, "answer": given})
+
+    def get(self, path: str, **query: Any) -> dict[str, Any]:
+        return self._read(self.client.get(path, params=query))
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return self._read(self.client.post(path, json=body))
+
+    def _read(self, response: Any) -> dict[str, Any]:
+        assert response.status_code == 200, f"{response.status_code}: {response.text}"
+        found: dict[str, Any] = response.json()
+        return found

@@ -1,0 +1,101 @@
+"""ARCHITECTURE.md is true: its map is the import contract, its walk is what a traced round runs."""
+
+import inspect
+import re
+import sys
+import threading
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import pairsieve
+from pairsieve.cli import all_commands
+from synthetic_task import begin
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = Path(pairsieve.__file__).parent
+PAGE = (ROOT / "ARCHITECTURE.md").read_text()
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def first_table(text: str) -> list[list[str]]:
+    """The cells of the first table, without its head."""
+    lines = text[text.index("\n| ") + 1 :].split("\n\n")[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def contract_rows() -> list[set[str]]:
+    """The rooms of each row of the import contract, the top row first."""
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+    return [set(re.findall(r"pairsieve\.(\w+)", layer)) for layer in contract["layers"]]
+
+
+def walked_files() -> list[str]:
+    """The files of the walk, once each, in order of first mention."""
+    walk = first_table(section("One round, from the command to the figure"))
+    return list(dict.fromkeys(row[1].strip("`") for row in walk))
+
+
+def test_the_map_names_every_room_of_the_contract_in_its_order():
+    named = [set(re.findall(r"`(\w+)`", row[1])) for row in first_table(section("The map"))]
+    rows = contract_rows()
+    assert set.union(*named) == set.union(*rows)
+    places = [max(at for at, row in enumerate(rows) if row & cell) for cell in named]
+    assert places == sorted(places)
+
+
+def test_every_file_named_exists():
+    rooms = "|".join(sorted(set.union(*contract_rows())))
+    for path in re.findall(rf"`((?:{rooms})(?:/\w+)*\.py)`", PAGE):
+        assert (PACKAGE / path).is_file(), f"ARCHITECTURE.md names {path}, which is not there"
+    for path in re.findall(r"`((?:tests|docs|experiments)/[\w/.-]+)`", PAGE):
+        assert (ROOT / path).exists(), f"ARCHITECTURE.md names {path}, which is not there"
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory, task, tiny_encoder):
+    """The files in which a function ran from `pairsieve run` until the figures of round 2 were written."""
+    folder = tmp_path_factory.mktemp("traced") / "mine"
+    begin(folder, task, tiny_encoder, rounds=2, measure_splits=("test",))
+    begin(folder.parent / "first", task, tiny_encoder, rounds=1).run()  # imports and compiles, untraced
+    ran: set[str] = set()
+    inside, measured = f"{PACKAGE}/", folder / "rounds" / "round-002.json"
+
+    def note(frame, event, argument):
+        code = frame.f_code
+        if not code.co_filename.startswith(inside) or not code.co_flags & inspect.CO_OPTIMIZED:
+            return  # bodies of modules and classes run on import: not a step of the round
+        if event == "call":
+            ran.add(code.co_filename)
+        elif code.co_name == "write_sealed" and measured.exists():
+            sys.setprofile(None)
+
+    app = all_commands()
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        done = CliRunner().invoke(app, ["run", str(folder)], catch_exceptions=False)
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    assert done.exit_code == 0 and "round 2" in done.stderr
+    return {path.removeprefix(inside) for path in ran}
+
+
+def test_the_walk_is_what_a_traced_round_runs(traced):
+    rows = contract_rows()
+    models = next(at for at, row in enumerate(rows) if "models" in row)
+    above = set.union(*rows[:models]) - {"advice"}  # advice comes after the figure
+    ran = {path for path in traced if path.removesuffix(".py").split("/")[0] in above}
+    assert ran == set(walked_files()), "bring the walk of ARCHITECTURE.md up to date"
+
+
+def test_the_walk_is_short():
+    walk = walked_files()
+    assert len(walk) <= 20
+    assert f"these {len(walk)} files" in PAGE

@@ -1,0 +1,322 @@
+"""Weak starts by masked language modelling, runs from them, and the tables of their rows."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from experiments import start_runs
+from experiments.paper_start import (
+    Gain,
+    all_tables,
+    draw_strengths,
+    order_table,
+    starts_of,
+    strategies_table,
+    strengths,
+)
+from experiments.start_runs import (
+    RESULTS,
+    ROWS,
+    Options,
+    StartRow,
+    in_order,
+    parse_job,
+    read_start_rows,
+    run_jobs,
+    write_start_rows,
+)
+from experiments.weak_start import (
+    CHECKPOINT,
+    PROVENANCE,
+    SORTED_BATCHES,
+    Plan,
+    WeakStartSettings,
+    batch_rows,
+    main,
+    make_weak_start,
+    mask_tokens,
+    read_provenance,
+    training_texts,
+)
+from pairsieve.errors import InputError, SettingsError
+from pairsieve.models import encoder_named
+from pairsieve.tasks import load_task
+
+SMALL = WeakStartSettings(batch_texts=8, warmup_steps=2, max_length=32)
+
+
+# ── masked language modelling ───────────────────────────────────────────────────────────────────
+
+
+def test_masks_are_15_percent_of_plain_tokens_80_10_10() -> None:
+    ids = torch.full((200, 100), 7)
+    maskable = torch.ones_like(ids, dtype=torch.bool)
+    maskable[:, 90:] = False  # padding and special tokens
+    inputs, labels = mask_tokens(ids, maskable, 4, 50, 0.15, torch.Generator().manual_seed(0))
+    asked = labels != -100
+    assert not asked[:, 90:].any() and (labels[asked] == 7).all()
+    assert (inputs[~asked] == 7).all()
+    assert asked[:, :90].float().mean().item() == pytest.approx(0.15, abs=0.01)
+    assert (inputs[asked] == 4).float().mean().item() == pytest.approx(0.80 + 0.1 / 50, abs=0.03)
+    assert (inputs[asked] == 7).float().mean().item() == pytest.approx(0.10 + 0.1 / 50, abs=0.03)
+
+
+def test_a_step_decides_its_batch_and_batches_hold_texts_of_like_length() -> None:
+    lengths = np.random.default_rng(0).integers(3, 100, 1000)
+    first = [batch_rows(lengths, SMALL, step) for step in range(SORTED_BATCHES)]
+    again = batch_rows(lengths, SMALL, 5)
+    assert (again == first[5]).all()
+    assert len(np.unique(np.concatenate(first))) == SORTED_BATCHES * 8  # drawn without replacement
+    spans = [np.ptp(lengths[rows]) for rows in first]
+    assert max(spans) < 30 < np.ptp(lengths)
+    assert not np.array_equal(first[0], batch_rows(lengths, replace(SMALL, seed=1), 0))
+
+
+def test_a_resumed_start_is_the_uninterrupted_one(tmp_path: Path, tiny_encoder: Path, two: Path) -> None:
+    encoder, task = encoder_named(tiny_encoder, 32, device="cpu"), load_task(two)
+    (whole,) = make_weak_start(encoder, [task], Plan(steps=4), SMALL, tmp_path / "whole")
+    make_weak_start(encoder, [task], Plan(steps=2), SMALL, tmp_path / "halted")
+    *_, resumed = make_weak_start(encoder, [task], Plan(steps=4), SMALL, tmp_path / "halted")
+    names = ("config.json", "model.safetensors", "tokenizer.json")
+    assert all((whole / name).read_bytes() == (resumed / name).read_bytes() for name in names)
+    curve = json.loads((tmp_path / "halted" / PROVENANCE).read_text())["curve"]
+    assert [point["steps"] for point in curve] == [0, 2, 4]
+    assert curve[0]["dev"][task.name]["average_precision"] > 0
+    with pytest.raises(SettingsError, match="Choose another --out"):
+        make_weak_start(encoder, [task], Plan(steps=4), replace(SMALL, seed=1), tmp_path / "halted")
+
+
+def test_a_saved_start_is_an_encoder_with_its_provenance(
+    tmp_path: Path, tiny_encoder: Path, two: Path
+) -> None:
+    told = ["--encoder", str(tiny_encoder), "--task", str(two), "--out", str(tmp_path / "out")]
+    main(
+        [*told, "--preset", "cpu", "--steps", "2", "--save-at", "1", "--batch-texts", "8", "--device", "cpu"]
+    )
+    source = encoder_named(tiny_encoder, 32, device="cpu")
+    start = encoder_named(tmp_path / "out" / "weak-tiny-bert-2", 32, device="cpu")
+    texts = training_texts([load_task(two)])
+    assert np.abs(start.embed(texts[:3]) - source.embed(texts[:3])).max() > 1e-4
+    assert start.tokenizer_fingerprint == source.tokenizer_fingerprint  # so that tokens are shared
+    about = read_provenance(tmp_path / "out" / "weak-tiny-bert-2")
+    assert (about["source"], about["steps"], about["texts"]) == ("tiny-bert", 2, len(texts))
+    assert about["source_fingerprint"] == encoder_named(tiny_encoder, 64, device="cpu").fingerprint
+    assert about["command"].startswith("python -m experiments.weak_start --encoder tiny-bert --task two")
+    assert str(tmp_path) not in json.dumps(about)
+    assert read_provenance(tmp_path / "out" / "weak-tiny-bert-1")["steps"] == 1
+    assert (tmp_path / "out" / CHECKPOINT).exists()
+
+
+def test_no_steps_leave_the_encoder_as_it_was_and_layers_can_be_cut(
+    tmp_path: Path, tiny_encoder: Path, two: Path
+) -> None:
+    source, task = encoder_named(tiny_encoder, 32, device="cpu"), load_task(two)
+    texts = training_texts([task])[:5]
+    (same,) = make_weak_start(source, [task], Plan(steps=0), SMALL, tmp_path / "same")
+    assert (encoder_named(same, 32, device="cpu").embed(texts) == source.embed(texts)).all()
+    (cut,) = make_weak_start(source, [task], Plan(steps=0), replace(SMALL, layers=1), tmp_path / "cut")
+    assert cut.name == "weak-tiny-bert-1layers-0"
+    assert encoder_named(cut, 32, device="cpu").config["num_hidden_layers"] == 1
+    assert np.abs(encoder_named(cut, 32, device="cpu").embed(texts) - source.embed(texts)).max() > 1e-3
+    with pytest.raises(SettingsError, match="layers 9"):
+        make_weak_start(source, [task], Plan(steps=0), replace(SMALL, layers=9), tmp_path / "none")
+    with pytest.raises(SettingsError, match="without prefixes"):
+        make_weak_start(
+            encoder_named(tiny_encoder, 32, "query: ", device="cpu"), [task], Plan(steps=0), SMALL, tmp_path
+        )
+
+
+# ── runs from starts ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path, two: Path) -> Path:
+    encoder = encoder_named(tiny_encoder, 32, device="cpu")
+    out = tmp_path_factory.mktemp("starts")
+    return make_weak_start(encoder, [load_task(two)], Plan(steps=1), SMALL, out, "the command")[0]
+
+
+def test_jobs_are_ordered_after_what_they_depend_on() -> None:
+    jobs = parse_job("plan=paper task=/a/wikiqa start=/b/weak seeds=2 strategies=stratified-match")
+    names = [job.run.name for job in in_order(jobs)]
+    schedule = "paper-static-2048x1.5x4"
+    assert names == [
+        "untrained-seed0",
+        f"cosine-uncertainty-{schedule}-seed0",
+        f"cosine-stratified-match-{schedule}-seed0",
+        f"cosine-uncertainty-{schedule}-seed1",
+        f"cosine-stratified-match-{schedule}-seed1",
+    ]
+    assert jobs[0].words == "plan=paper task=wikiqa start=weak seeds=2 strategies=stratified-match"
+    with pytest.raises(InputError, match="plan="):
+        parse_job("plan=unknown task=a start=b")
+
+
+def test_rows_carry_the_start_and_a_second_run_trains_nothing(
+    tmp_path: Path, start: Path, two: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = parse_job(f"plan=strength task={two} start={start} first_batch=20 rounds=2 seeds=1")
+    options = Options(tmp_path / "out", tmp_path / "results", "cpu")
+    assert run_jobs(jobs, options) == []
+    rows = read_start_rows(tmp_path / "results")
+    assert {row.strategy for row in rows} == {"", "uncertainty", "static"}
+    assert {(row.start_source, row.start_steps, row.start_command) for row in rows} == {
+        ("tiny-bert", 1, "the command")
+    }
+    words = "plan=strength task=two start=weak-tiny-bert-1 first_batch=20 rounds=2 seeds=1"
+    assert {row.source for row in rows} == {f'python -m experiments.start_runs --job "{words}"'}
+    assert {(row.round, row.labels) for row in rows if row.strategy} == {(1, 20), (2, 50)}
+    assert {row.experiment for row in rows} == {"paper-start"}
+
+    monkeypatch.setattr(start_runs, "execute", lambda *_: pytest.fail("trained again"))
+    (tmp_path / "results" / ROWS).unlink()  # lost between a run's end and its rows: they are stored again
+    assert run_jobs(jobs, options) == []
+    assert read_start_rows(tmp_path / "results") == rows
+
+
+def test_a_job_that_fails_is_named_and_the_others_go_on(
+    tmp_path: Path, start: Path, two: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def execute(run, setup, say):
+        if run.strategy == "uncertainty":
+            raise RuntimeError("no memory")
+        return real(run, setup, say)
+
+    real = start_runs.execute
+    monkeypatch.setattr(start_runs, "execute", execute)
+    jobs = parse_job(f"plan=strength task={two} start={start} first_batch=20 rounds=1")
+    failed = run_jobs(jobs, Options(tmp_path / "out", tmp_path / "results", "cpu"))
+    assert failed == ["two.weak-tiny-bert-1.cosine-uncertainty-paper-static-20x1.5x1-seed0"]
+    assert "no memory" in next((tmp_path / "out" / "failed").glob("*.txt")).read_text()
+    assert {row.strategy for row in read_start_rows(tmp_path / "results")} == {"", "static"}
+
+
+def test_a_start_that_is_not_there_yet_is_waited_for(tmp_path: Path, two: Path) -> None:
+    jobs = parse_job(f"plan=untrained task={two} start={tmp_path / 'later'}")
+    options = Options(tmp_path / "out", tmp_path / "results", "cpu", until=time.time() + 0.7)
+    assert run_jobs(jobs, options) == []
+    assert read_start_rows(tmp_path / "results") == []
+
+
+# ── tables ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def row(**changes: object) -> StartRow:
+    """A test AP of WikiQA after 16,640 labels, uncertainty by the paper's recipe, from a weak start."""
+    usual = {
+        "experiment": "paper-start",
+        "task": "wikiqa",
+        "task_fingerprint": "t",
+        "encoder": "weak",
+        "encoder_fingerprint": "e",
+        "model": "cosine",
+        "learner": "full",
+        "recipe": "paper",
+        "strategy": "uncertainty",
+        "seed_set": "static",
+        "schedule": "2048x1.5x4",
+        "seed": 0,
+        "round": 4,
+        "labels": 16_640,
+        "split": "test",
+        "measure": "average_precision",
+        "counting": "distinct",
+        "value": 0.5,
+        "n": 100,
+        "method": "exact",
+        "device": "cuda",
+        "made_at": "2026-01-01T00:00:00+00:00",
+        "source": "the command",
+        "start_source": "e5-small",
+        "start_source_fingerprint": "s",
+        "start_steps": 2000,
+        "start_layers": 0,
+        "start_texts": 115_602,
+        "start_seed": 0,
+        "start_command": "python -m experiments.weak_start",
+    } | changes
+    return StartRow(**({"low": usual["value"], "high": usual["value"]} | usual))
+
+
+def example() -> list[StartRow]:
+    """Three strategies with two seeds: random 0.02, static 0.10 and 0.12, uncertainty 0.30 and 0.34."""
+    values = {"random": (0.02, 0.02), "static": (0.10, 0.12), "uncertainty": (0.30, 0.34)}
+    found = {"random": 0, "static": 300, "uncertainty": 900}
+    rows = [row(model="untrained", strategy="", recipe="", schedule="", labels=0, round=0, value=0.02)]
+    for strategy, aps in values.items():
+        for seed, ap in enumerate(aps):
+            one = {"strategy": strategy, "seed": seed}
+            rows.append(row(value=ap, **one))
+            rows.append(row(value=found[strategy], measure="positives_found", split="train", **one))
+    return rows
+
+
+def test_a_step_is_outside_two_standard_errors_or_not() -> None:
+    (start,) = starts_of(example())
+    rows = [
+        *example(),
+        *(replace(each, strategy="adaptive") for each in example() if each.strategy == "static"),
+    ]
+    table = order_table(starts_of(rows)[0], "2048x1.5x4")
+    # static to uncertainty: 0.32 - 0.11 = 0.21; standard errors 0.02 and 0.01, together 0.0224.
+    assert table is not None
+    assert table.rows[0] == ("static < uncertainty", "+0.2100 ± 0.0224", "yes", "2.91", "3.00")
+    assert order_table(start, "2048x1.5x4") is None  # a single step is in the table of strengths
+    close = [replace(each, value=0.15) if each.value == 0.34 else each for each in example()]
+    (again,) = starts_of(close)
+    by = {strength.start.name: strength.gain for strength in strengths([again])}
+    assert by["weak"].verdict() == "no"  # 0.225 - 0.11, standard errors 0.075 and 0.01
+    one_seed = strengths(starts_of([each for each in example() if each.seed == 0]))[0].gain
+    assert (one_seed.verdict(), one_seed.text()) == ("one seed", "+0.2000")
+    assert isinstance(one_seed, Gain)
+
+
+def test_the_table_stands_beside_the_papers_and_names_its_start() -> None:
+    (start,) = starts_of(example())
+    table = strategies_table(start, "2048x1.5x4")
+    assert table is not None
+    assert table.rows[0][:3] == ("no labels", "-", "0.0200")
+    assert table.rows[-1] == ("uncertainty", "2", "0.3200 ± 0.0200", "-", "900", "0.201", "0.324", "742")
+    words = table.as_markdown()
+    assert "e5-small after 2,000 steps of masked language modelling on 115,602 unlabelled texts" in words
+    assert "`python -m experiments.weak_start`" in words and "What differs from the paper" in words
+
+
+def test_a_collapsed_run_is_said_and_not_drawn(tmp_path: Path) -> None:
+    rows = example()
+    for each in example():
+        trained = each.strategy == "uncertainty" and each.split == "test"
+        rows.append(replace(each, encoder="other", start_steps=500, value=0.001 if trained else each.value))
+    words = all_tables(rows)[-1].as_markdown()
+    assert "to less than the start had without labels: wikiqa from other." in words
+    draw_strengths(strengths(starts_of(rows)), tmp_path / "strengths.png")
+    assert (tmp_path / "strengths.png").stat().st_size > 1000
+
+
+def test_rows_are_written_and_read_back_as_they_are(tmp_path: Path) -> None:
+    write_start_rows(tmp_path / ROWS, example())
+    assert sorted(read_start_rows(tmp_path), key=str) == sorted(example(), key=str)
+
+
+def test_the_stored_rows_bear_the_claims_made_of_them() -> None:
+    """Three seeds from the weak start: where the paper's order holds, and by how much."""
+    starts = {(start.task, start.name): start for start in starts_of(read_start_rows(RESULTS))}
+    order = order_table(starts["wikiqa", "weak-e5-small-2000"], "2048x1.5x4")
+    assert order is not None
+    steps = {line[0]: line for line in order.rows}
+    assert [steps[name][2] for name in ("random < stated", "stated < static", "static < uncertainty")] == [
+        "no",  # +0.0066 ± 0.0043
+        "yes",
+        "yes",
+    ]
+    assert float(steps["static < uncertainty"][3]) >= 1.7  # times the AP
+    assert float(steps["static < uncertainty"][4]) >= 2.5  # times the positives
+    order = order_table(starts["qqp-174k", "weak-e5-small-2000"], "2048x1.5x5")
+    assert order is not None and {line[2] for line in order.rows} == {"yes"}

@@ -1,0 +1,317 @@
+"""From a campaign to its matches: the list, the groups, a new table, and every refusal in words."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from pairsieve.campaign import Campaign
+from pairsieve.cli import all_commands
+from pairsieve.errors import InputError
+from pairsieve.matches import listing
+from pairsieve.matches.listing import Known, band_cuts, list_bands, read_list
+from pairsieve.matches.ranking import Ranking, rank
+from pairsieve.pairs import is_member
+from pairsieve.settings import Schedule
+from synthetic_task import begin, synthetic_task
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, tiny_encoder) -> dict[str, Path]:
+    """Two finished campaigns on synthetic questions: one collection, and two."""
+    made = {}
+    for name, two in (("one", False), ("two", True)):
+        root = tmp_path_factory.mktemp(name)
+        task = synthetic_task(root / "task", two=two)
+        schedule = Schedule(first_batch=140, growth=1.0, rounds=2)
+        ways = {"strategy": "reranker-uncertainty", "seed_set": "stated", "schedule": schedule}
+        begin(root / "campaign", task, tiny_encoder, **ways).run()
+        made[name] = root / "campaign"
+    return made
+
+
+def called(*words: object) -> dict:
+    """What a command prints as JSON."""
+    result = CliRunner().invoke(all_commands(), [*map(str, words), "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+
+
+def refused(*words: object) -> str:
+    with pytest.raises(InputError) as caught:
+        CliRunner().invoke(all_commands(), [*map(str, words)], catch_exceptions=False)
+    return str(caught.value)
+
+
+def test_the_list_is_sorted_keyed_and_keeps_what_people_said(trained, tmp_path):
+    folder, out = trained["one"], tmp_path / "matches.csv"
+    found = called("match", folder, "--out", out, "--texts")
+    rows = table(out)
+    assert len(rows) == found["matches"] > 0
+    assert list(rows[0]) == ["left", "right", "left_text", "right_text", "score", "probability", "label"]
+    campaign = Campaign(folder)
+    ids, labels = campaign.ledger.labels()
+    keys, part = campaign.split.left.keys, campaign.split
+    said = {(keys[pair >> 32], keys[pair & 0xFFFFFFFF]): label for pair, label in zip(ids.tolist(), labels)}
+    listed = [(row["left"], row["right"]) for row in rows]
+    assert not any(said.get(pair) is np.False_ for pair in listed)
+    assert {pair for pair, label in said.items() if label} <= set(listed)
+    assert all(row["left_text"] == part.left.texts[keys.index(row["left"])] for row in rows[:20])
+    above = [float(row["score"]) for row in rows if float(row["score"]) >= found["threshold"]["threshold"]]
+    assert above == sorted(above, reverse=True) and len(above) >= len(rows) - labels.sum()
+
+
+def test_the_figures_are_those_of_the_written_list(trained, tmp_path):
+    """Precision and recall counted again from the file, against the task's truth."""
+    folder, out = trained["two"], tmp_path / "matches.jsonl"
+    found = called("match", folder, "--out", out, "--split", "test")
+    part = Campaign(folder).task.splits["test"]
+    left = {key: row for row, key in enumerate(part.left.keys)}
+    right = {key: row for row, key in enumerate(part.right.keys)}
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    ids = part.space.ids([left[row["left"]] for row in rows], [right[row["right"]] for row in rows])
+    true = is_member(ids, part.positives).sum()
+    assert found["threshold"]["from"] == "dev"
+    assert found["truth"]["list"]["precision"] == pytest.approx(true / len(rows))
+    assert found["truth"]["list"]["recall"] == pytest.approx(true / len(part.positives))
+
+
+def test_count_gives_so_many_and_the_threshold_all_above(trained, tmp_path):
+    folder = trained["two"]
+    called("match", folder, "--out", tmp_path / "a.parquet", "--count", 25)
+    table = pq.read_table(tmp_path / "a.parquet")
+    assert table.num_rows == 25
+    assert [str(field.type) for field in table.schema][2:] == ["float", "double", "int8"]
+    found = called("match", folder, "--out", tmp_path / "b.csv", "--threshold", -1, "--scores-only")
+    assert found["matches"] == 3600  # all of 60 × 60
+
+
+def test_every_kind_of_file_reads_back_the_same(trained, tmp_path):
+    """Keys are texts even where they look like numbers; the label is 1 or None."""
+    read = {}
+    for kind in ("csv", "jsonl", "parquet"):
+        out = tmp_path / f"m.{kind}"
+        called("match", trained["two"], "--out", out, "--count", 12)
+        read[kind] = list(read_list(out))
+    assert len(read["csv"]) == 12 and read["csv"] == read["jsonl"]
+    assert [row["left"] for row in read["parquet"]] == [row["left"] for row in read["csv"]]
+    assert {row["label"] for row in read["parquet"]} <= {1, None}
+    assert len(list(read_list(tmp_path / "m.csv", 5))) == 5
+
+
+def test_one_to_one_names_no_unlabelled_text_twice(trained, tmp_path):
+    folder, out = trained["two"], tmp_path / "matches.csv"
+    called("match", folder, "--out", out, "--one-to-one", "--scores-only", "--recall", 0.9)
+    rows = table(out)
+    for side in ("left", "right"):
+        assert len({row[side] for row in rows}) == len(rows)
+
+
+def test_an_index_lists_what_it_found_and_says_how_much_that_is(trained, tmp_path):
+    found = called("match", trained["one"], "--out", tmp_path / "a.csv", "--search", "hnsw", "--count", 10)
+    assert 0.5 < found["search"]["recall"]["value"] <= 1
+    exact = called("match", trained["one"], "--out", tmp_path / "b.csv", "--count", 10)
+    rows = [table(tmp_path / name) for name in ("a.csv", "b.csv")]
+    assert exact["matches"] == 10 and rows[0] == rows[1]
+
+
+def test_a_new_table_is_matched_by_the_old_model(trained, tmp_path):
+    new = tmp_path / "new.csv"
+    new.write_text(
+        "id,text\na,how do i reset my password\nb,how do i reset my password\nc,old glacier cave\n"
+    )
+    out = tmp_path / "m.csv"
+    found = called(
+        "match",
+        trained["one"],
+        "--collection",
+        new,
+        "--key",
+        "id",
+        "--text",
+        "text",
+        "--count",
+        1,
+        "--out",
+        out,
+    )
+    assert found["pairs"] == 3 and found["labelled"] == 0
+    assert table(out)[0]["left"] == "a"
+    against = called(
+        "match",
+        trained["two"],
+        "--collection",
+        new,
+        "--key",
+        "id",
+        "--text",
+        "text",
+        "--count",
+        2,
+        "--out",
+        out,
+    )
+    assert against["pairs"] == 3 * 60
+
+
+def test_groups_of_duplicates_with_figures(trained, tmp_path):
+    out = tmp_path / "groups.csv"
+    found = called("cluster", trained["one"], "--out", out, "--texts")
+    rows = table(out)
+    assert len(rows) == found["texts"] == 120
+    assert {row["representative"] for row in rows} <= {row["key"] for row in rows}
+    assert set(found["truth"]) == {"pairwise", "b3"}
+    sizes = [int(row["size"]) for row in rows]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_a_killed_run_finds_its_bands_again(trained, tmp_path, monkeypatch):
+    """The list in four bands; the third is not finished. Running again collects it and the fourth only."""
+    campaign = Campaign(trained["one"])
+    number, part = campaign.latest(), campaign.split
+    ranking = rank(campaign.score(part, number), part, "exact", np.random.default_rng(0))
+    key = {"test": "bands"}
+    monkeypatch.setattr(listing, "BAND", 400)
+    monkeypatch.setattr(listing, "band_cuts", lambda ranking, threshold: band_cuts(ranking, threshold, 400))
+    threshold = ranking.threshold_for_count(1500)
+    whole = [
+        band.ids.tolist()
+        for band in list_bands(campaign.store, {"test": "whole"}, ranking, threshold, Known.nothing())
+    ]
+    assert len(whole) >= 4 and sum(map(len, whole)) == 1500
+    collected = []
+
+    def stumbling(self, low, high, take):
+        collected.append(low)
+        if len(collected) == 3:
+            raise KeyboardInterrupt
+        assert self.listed is None
+        self.scored.scan.collect(low, high, take)
+
+    monkeypatch.setattr(Ranking, "collect", stumbling)
+    with pytest.raises(KeyboardInterrupt):
+        list(list_bands(campaign.store, key, ranking, threshold, Known.nothing()))
+    again = [
+        band.ids.tolist() for band in list_bands(campaign.store, key, ranking, threshold, Known.nothing())
+    ]
+    assert again == whole
+    assert len(collected) == len(whole) + 1 and collected[2] == collected[3]
+
+
+def test_three_commands_from_two_files_to_a_list(tmp_path, tiny_encoder):
+    """data, init --run, match: a set laid out as DeepMatcher does, never seen before."""
+    source = tmp_path / "set"
+    source.mkdir()
+    names = [
+        f"{kind} {number}"
+        for kind in ("old bank card", "tall river city", "long loan email")
+        for number in range(14)
+    ]
+    for table, end in (("tableA", ""), ("tableB", " made")):
+        lines = [f"{row},{name}{end},{row}.5" for row, name in enumerate(names)]
+        (source / f"{table}.csv").write_text("\n".join(["id,name,price", *lines]) + "\n")
+    for part, first in (("train", 0), ("valid", 1), ("test", 2)):
+        lines = [f"{row},{row},1" for row in range(first, 42, 3)]
+        lines += [f"{row},{(row + 5) % 42},0" for row in range(first, 42, 3)]
+        (source / f"{part}.csv").write_text("\n".join(["ltable_id,rtable_id,label", *lines]) + "\n")
+    called("data", "matching", "--from", source, "--out", tmp_path / "task")
+    state = called(
+        "init",
+        tmp_path / "run",
+        "--task",
+        tmp_path / "task",
+        "--split",
+        "all",
+        "--encoder",
+        tiny_encoder,
+        "--strategy",
+        "reranker-uncertainty",
+        "--labels",
+        90,
+        "--rounds",
+        3,
+        "--run",
+        "--device",
+        "cpu",
+    )
+    assert state["state"] == "finished" and state["rounds"][-1]["labels"] == 90
+    found = called("match", tmp_path / "run")
+    assert found["split"] == "all" and found["threshold"]["from"] == "labels"
+    assert 0 <= found["truth"]["average_precision"] <= 1 and found["truth"]["list"]["f1"] > 0
+    assert (tmp_path / "run" / "matches.csv").is_file()
+
+
+def test_a_threshold_from_an_audit(trained, tmp_path):
+    """Labels drawn to measure draw the line; they are listed as labelled, and never trained on."""
+    called("audit", trained["one"], "--budget", 80)
+    found = called(
+        *("match", trained["one"], "--split", "train", "--from", "audit", "--recall", 0.5),
+        *("--out", tmp_path / "m.csv"),
+    )
+    assert found["threshold"]["from"] == "audit" and "80 labels" in found["threshold"]["basis"]
+    recall = found["threshold"]["recall"]
+    assert recall["value"] >= 0.5 and recall["low"] <= recall["value"] <= recall["high"]
+
+
+def test_refusals_say_what_to_do(trained, tmp_path, tiny_encoder):
+    one, two, out = trained["one"], trained["two"], tmp_path / "m.csv"
+    assert "flatter" in refused("match", one, "--from", "test", "--out", out)
+    assert "pairsieve audit" in refused("match", two, "--from", "audit", "--split", "train", "--out", out)
+    assert "Let it end in" in refused("match", one, "--out", tmp_path / "m.xlsx")
+    assert "no split 'tset'" in refused("match", one, "--split", "tset", "--out", out)
+    assert "has no groups" in refused("cluster", two, "--out", out)
+    assert "needs two collections" in refused("match", one, "--one-to-one", "--out", out)
+    assert "Add `collection`" in refused("match", one, "--text", "title", "--out", out)
+    assert "Did you mean 'hnsw'" in refused("match", one, "--search", "hnws", "--out", out)
+    assert not out.exists()
+    fresh = begin(tmp_path / "fresh", synthetic_task(tmp_path / "task"), tiny_encoder)
+    # At once: before a model is looked for, let alone used.
+    assert "needs two collections" in refused("match", fresh.folder, "--one-to-one", "--out", out)
+    assert "no round is complete yet" in refused("match", fresh.folder, "--out", out)
+
+
+def test_what_is_expected_comes_with_intervals_and_how_far_to_trust_them(tmp_path, tiny_encoder):
+    """Labels chosen by the model's own doubts; dev of another space; and dev that was asked about."""
+    task = synthetic_task(tmp_path / "task")
+    schedule = Schedule(first_batch=120, growth=1.0, rounds=2)
+    begin(tmp_path / "c", task, tiny_encoder, seed_set="stated", schedule=schedule).run()
+    out = tmp_path / "m.csv"
+    for split, source, words in (("train", "labels", "An audit measures it"), ("test", "dev", "")):
+        told = called("match", tmp_path / "c", "--split", split, "--from", source, "--out", out)["threshold"]
+        for name in ("precision", "recall"):
+            assert told[name]["low"] <= told[name]["value"] <= told[name]["high"] <= 1
+        assert words in told.get("trust", "")
+    begin(tmp_path / "d", task, tiny_encoder, split="dev", seed_set="stated", schedule=schedule).run()
+    told = called("match", tmp_path / "d", "--split", "test", "--from", "dev", "--out", out)["threshold"]
+    assert "not held out" in told["trust"]
+    result = CliRunner().invoke(
+        all_commands(), ["match", str(tmp_path / "d"), "--split", "test", "--out", str(out)]
+    )
+    assert "\n  Pairs of dev could be asked about" in result.stdout
+
+
+def test_a_precision_out_of_reach_names_the_best(trained, tmp_path):
+    words = refused(
+        "match",
+        trained["two"],
+        "--scores-only",
+        "--precision",
+        1,
+        "--split",
+        "test",
+        "--out",
+        tmp_path / "m.csv",
+    )
+    assert "cannot be reached" in words and "at recall" in words

@@ -1,0 +1,204 @@
+"""Errors name arguments in Python and flags at the terminal; one function names the next command."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import pairsieve as ps
+from evaluating import Pairsieve
+from evaluating import runner as make_runner
+from pairsieve.cli import all_commands, ask_model, campaign, evaluate, match, serve
+from pairsieve.cli import data as data_commands
+from pairsieve.cli.flags import command_of, in_flags
+from pairsieve.library.campaigns import Options
+from pairsieve.sources.endpoint import Endpoint
+from pairsieve.tasks import matching_task, tables_task
+from synthetic_task import begin, synthetic_task
+
+SOURCE = Path(ps.__file__).parent
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pairsieve:
+    return make_runner(monkeypatch, capsys)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Path:
+    """A finished campaign."""
+    folder = tmp_path_factory.mktemp("flags")
+    campaign = begin(folder / "mine", synthetic_task(folder / "task"), tiny_encoder)
+    campaign.run()
+    return campaign.folder
+
+
+@pytest.mark.parametrize(
+    ("command", "message", "shown"),
+    [
+        ("match", "`precision=1.5`. Give one", "--precision 1.5. Give one"),
+        ("match", "use `source='audit'` or `one_to_one`", "use --from audit or --one-to-one"),
+        ("data tables", "pass `quotes=False` or `delimiter`", "pass --no-quotes or --delimiter"),
+        ("explain", "`left` and `split`", "LEFT and --split"),
+        ("import", "pass `who` or `format`", "pass --who or --format"),
+        ("status", "`precision` means nothing here", "`precision` means nothing here"),
+    ],
+)
+def test_arguments_become_the_flags_of_the_command(command: str, message: str, shown: str) -> None:
+    group = typer.main.get_command(all_commands())
+    assert in_flags(message, command_of(group, [*command.split(), "--json"])) == shown
+
+
+WIDER = {
+    "Folder": "Path | str",
+    "Place": "Campaign | Path | str",
+    "Sequence[str]": "list[str]",
+    "Source": "Collection | Path | str | None",
+}
+CALLS = [  # command, the functions that get its options by name, the options it uses itself
+    (match.match, [ps.find_matches], {"folder", "f1", "cache", "distributed", "as_json"}),
+    (match.cluster, [ps.find_clusters], {"folder", "f1", "cache", "distributed", "as_json"}),
+    (evaluate.draw, [ps.draw_sample], {"folder", "as_json"}),
+    (data_commands.matching, [matching_task], {"source", "out", "as_json"}),
+    (
+        data_commands.tables,
+        [tables_task],
+        {"source", "out", "as_json", "no_quotes", "right_encoding", "right_delimiter"}
+        | {f"{side}_{of}" for side in ("left", "right") for of in ("text", "template", "key")},
+    ),
+    (
+        ask_model.ask_model,
+        [ps.ask_language_model, Endpoint],
+        {"folder", "as_json", "spend_cap", "price_in", "price_out", "token_cap", "request_cap"},
+    ),
+    (serve.serve, [ps.Service.open], {"folder", "host", "port", "token", "waiting", "batch", "as_json"}),
+    (campaign.init, [ps.create_campaign, Options], {"folder", "run_now", "as_json"}),
+]
+
+
+def arguments(function: Callable[..., Any]) -> dict[str, set[str]]:
+    """The types of each argument, unions taken apart."""
+    if function is Options:
+        found = {name: each.__forward_arg__ for name, each in Options.__annotations__.items()}
+    else:
+        found = {name: each.annotation for name, each in inspect.signature(function).parameters.items()}
+    for name, words in found.items():
+        for short, long in WIDER.items():
+            words = words.replace(short, long)
+        found[name] = set(words.split(" | "))
+    return {name.rstrip("_"): types for name, types in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("command", "functions", "own"), CALLS, ids=lambda each: getattr(each, "__name__", "")
+)
+def test_options_given_by_name_reach_an_argument_of_their_type(command, functions, own) -> None:
+    """`call` passes them on, where mypy does not see the types."""
+    options = arguments(command)
+    taken = [arguments(function) for function in functions]
+    assert options.keys() - set().union(*taken) == own - set().union(*taken)
+    for arguments_of in taken:
+        for name in options.keys() & arguments_of.keys() - own:
+            if name == "split" and functions[0] is ps.create_campaign:
+                continue  # None is left out: the default stands in the settings
+            if name != "endpoint":  # the command's is the URL of the function's
+                assert options[name] <= arguments_of[name], name
+
+
+def test_the_same_slip_through_both_doors(done: Path, runner: Pairsieve) -> None:
+    with pytest.raises(ps.InputError, match=r"^`precision=1.5`\. Give a share"):
+        ps.find_matches(done, precision=1.5)
+    assert runner("match", done, "--precision", 1.5).err.startswith(
+        "pairsieve: --precision 1.5. Give a share"
+    )
+    with pytest.raises(ps.InputError, match=r"Lower `rounds`, or raise `labels`"):
+        ps.create_campaign(done.parent / "none", done.parent / "task", labels=2, rounds=3)
+    refused = runner(
+        "init", done.parent / "none", "--task", done.parent / "task", "--labels", 2, "--rounds", 3
+    )
+    assert (refused.code, "--labels 2 in 3 rounds" in refused.err) == (2, True)
+    assert "Lower --rounds, or raise --labels." in refused.err
+
+
+def test_no_library_module_speaks_of_flags() -> None:
+    """Whole command lines (pairsieve …, pip …, ray …) are for a shell, whoever reads them."""
+    elsewhere = {"cli", "experiments", "report"}  # report/ prints the commands that made a campaign
+    for path in SOURCE.rglob("*.py"):
+        if path.relative_to(SOURCE).parts[0] in elsewhere:
+            continue
+        for line in path.read_text(encoding="utf-8").splitlines():
+            named = re.search(r"(?<![\w`-])--[a-z][a-z-]+", line)
+            shell = re.search(r"\b(pairsieve|pip|ray|audit|evaluate) .*--|--json", line)
+            assert not named or shell, f"{path.name}: {line.strip()}"
+
+
+def test_the_version(runner: Pairsieve) -> None:
+    assert runner("--version").out == f"pairsieve {ps.__version__}\n"
+
+
+def test_a_threshold_that_was_given_is_not_said_twice(done: Path, runner: Pairsieve) -> None:
+    found = runner("match", done, "--threshold", 0.8, "--out", done / "list.csv").out
+    assert "Threshold 0.800000 as given" in found and "for a threshold of" not in found
+
+
+def test_init_run_and_status_name_the_same_next_command(
+    runner: Pairsieve, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    synthetic_task(tmp_path / "task", truth=False)
+    folder = tmp_path / "c"
+    how = (
+        "--encoder",
+        tiny_encoder,
+        "--learner",
+        "projection",
+        "--device",
+        "cpu",
+        "--labels",
+        4,
+        "--rounds",
+        1,
+    )
+    created = runner("init", folder, "--task", tmp_path / "task", *how).out
+    assert created.splitlines()[-1] == f"Next: pairsieve run {folder}"
+    assert f"(pairsieve run {folder})" in runner("status", folder).out
+    waiting = runner("run", folder).out
+    assert f"Label in the browser with pairsieve label {folder}" in waiting
+    assert f"Answer with pairsieve label {folder}" in runner("status", folder).out
+
+
+def test_the_command_that_ask_prints_brings_the_answers_back(
+    runner: Pairsieve, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    campaign = begin(tmp_path / "c", synthetic_task(tmp_path / "task", truth=False), tiny_encoder)
+    campaign.run()
+    batch = tmp_path / "batch.jsonl"
+    printed = runner("ask", campaign.folder, "--out", batch, "--count", 2).out
+    rows = [json.loads(line) | {"label": 1} for line in batch.read_text(encoding="utf-8").splitlines()]
+    batch.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    command = shlex.split(printed.strip().partition("back with: pairsieve ")[2])
+    assert runner(*command).out.startswith("2 answers written (NAME 2)")
+
+
+def test_status_says_that_an_edit_makes_run_train_again(
+    done: Path, runner: Pairsieve, tmp_path: Path
+) -> None:
+    shutil.copytree(done.parent, tmp_path / "copy")
+    folder = tmp_path / "copy" / "mine"
+    assert runner("status", folder).out.splitlines()[-1] == "Finished."
+    settings = folder / "campaign.toml"
+    text = settings.read_text(encoding="utf-8")
+    assert 'recipe = "best"' in text
+    settings.write_text(text.replace('recipe = "best"', 'recipe = "paper"'), encoding="utf-8")
+    now = runner("status", folder)
+    assert now.out.splitlines()[-1] == f"Next: train round 1 (pairsieve run {folder})."
+    assert "Round 1 is trained and measured again: campaign.toml says otherwise" in now.out
+    assert ps.next_command(folder) == f"pairsieve run {folder}"

@@ -1,0 +1,222 @@
+"""Where a list is cut: on a curve one can count by hand, from labels, and never from test."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairsieve.campaign.training import OutOfFold
+from pairsieve.contracts import Estimate
+from pairsieve.errors import InputError
+from pairsieve.matches.calibration import from_dev, from_labels
+from pairsieve.matches.listing import Known
+from pairsieve.matches.ranking import Ranking
+from pairsieve.matches.remaining import drawn_left, rates_off
+from pairsieve.matches.threshold import Target, choose_threshold, point_through, target_from
+from pairsieve.measure.curve import curve_from_counts, curve_from_scores
+from pairsieve.pairs import AllPairs, CrossPairs, ScoredPairs
+from pairsieve.scorer import CorrectedRows, Corrections, ScoredSpace, Scorer
+from pairsieve.tasks import Collection
+from pairsieve.tasks.task import one_collection, two_collections
+
+NOTHING = np.empty(0, np.int64)
+
+
+def four_points():
+    """10 matches: the best 4 pairs are matches, then the list gets longer and worse."""
+    return curve_from_counts([0.9, 0.8, 0.7, 0.6], [4, 6, 8, 9], [0, 1, 4, 21], 10)
+
+
+def test_the_threshold_of_each_target():
+    """Precision 4/4, 6/7, 8/12, 9/30; recall 0.4, 0.6, 0.8, 0.9; F1 8/14, 12/17, 16/22, 18/40."""
+    curve = four_points()
+    assert choose_threshold(curve, Target()).threshold == np.float32(0.7)
+    assert choose_threshold(curve, Target()).f1 == pytest.approx(16 / 22)
+    assert choose_threshold(curve, Target("precision", 0.8)).threshold == np.float32(0.8)
+    assert choose_threshold(curve, Target("recall", 0.9)).precision == pytest.approx(0.3)
+    assert point_through(curve, 0.75).recall == 0.6
+    assert np.isnan(point_through(curve, 0.95).precision)
+
+
+def test_precision_that_dips_and_comes_back_gives_the_longest_list():
+    """1 of 1, 1 of 3, 9 of 11: the third point is precise enough again, and holds more."""
+    curve = curve_from_counts([0.9, 0.8, 0.7], [1, 2, 9], [0, 2, 2], 10)
+    assert choose_threshold(curve, Target("precision", 0.8)).threshold == np.float32(0.7)
+
+
+def test_what_cannot_be_reached_is_told_with_the_best_that_can():
+    curve = curve_from_counts([0.9, 0.8], [3, 5], [1, 5], 10)
+    with pytest.raises(InputError, match=r"0\.95 cannot be reached.*best is 0\.7500, at recall 0\.3000"):
+        choose_threshold(curve, Target("precision", 0.95))
+    with pytest.raises(InputError, match=r"recall of 0\.9 cannot be reached.*highest is 0\.5000"):
+        choose_threshold(curve, Target("recall", 0.9))
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ((0.9, 0.8, None, None), "`precision` and `recall` together"),
+        ((1.5, None, None, None), "`precision=1.5`"),
+        ((None, 0.0, None, None), "`recall=0`"),
+        ((None, None, 0, None), "`count=0`"),
+        ((None, None, None, float("nan")), "`threshold=nan`"),
+    ],
+)
+def test_targets_that_make_no_sense_are_refused(options, words):
+    with pytest.raises(InputError, match=words):
+        target_from(*options)
+
+
+def scored(space, reranked=False):
+    """A scorer whose score is its log-odds, without any model behind it."""
+    scorer = Scorer(None, Corrections(space.symmetric), 1.0, 0.0)
+    if reranked:
+        scorer = Reranked(None, Corrections(space.symmetric), 1.0, 0.0, reranker=object())
+    rows = np.empty((0, 1), np.float32)
+    return ScoredSpace(scorer, CorrectedRows(space, (rows, None), (rows, None)), None, None, NOTHING)
+
+
+class Reranked(Scorer):
+    """One with a re-ranker, whose score is its log-odds too."""
+
+    def log_odds(self, scores):
+        return np.asarray(scores, np.float64)
+
+
+def listed_ranking(scores, positives=NOTHING, left=20, right=50, truth=False, reranked=False):
+    """The first `len(scores)` pairs of 20 × 50, with given logits."""
+    space = CrossPairs(left, right)
+    texts = [
+        Collection([f"{side}{row}" for row in range(size)], ["t"] * size)
+        for side, size in (("l", left), ("r", right))
+    ]
+    part = two_collections("all", *texts, positives, NOTHING, truth)
+    ids = space.unrank(np.arange(len(scores)))
+    listed = ScoredPairs(ids, np.asarray(scores, np.float32))
+    return Ranking(part, scored(space, reranked), listed)
+
+
+def test_labels_tell_the_expected_matches_of_pairs_nobody_asked_about():
+    """Labels drawn at random from a ranking whose rate is known: 1,000 pairs, logit s, rate σ(s).
+
+    The curve must find about as many matches above each threshold as there are in expectation.
+    """
+    rng = np.random.default_rng(5)
+    scores = rng.normal(-1.0, 2.5, 1000)
+    rate = 1 / (1 + np.exp(-scores))
+    ranking = listed_ranking(scores)
+    asked = np.sort(rng.choice(1000, 600, replace=False))
+    labels = rng.random(600) < rate[asked]
+    ids = ranking.listed.ids[asked]
+    labelled = OutOfFold(ids, labels, scores[asked], {})
+    evidence = from_labels(ranking, labelled, Known(ids, labels), seed=0)
+    for threshold in (-1.0, 0.0, 1.0):
+        above = scores >= threshold
+        known = (scores[asked] >= threshold) & labels
+        expected = known.sum() + rate[np.setdiff1d(np.flatnonzero(above), asked)].sum()
+        line = point_through(evidence.curve, threshold)
+        assert line.precision == pytest.approx(expected / above.sum(), abs=0.03)
+    precision, recall = evidence.interval(point_through(evidence.listed, 0.0), True)
+    assert precision.low <= precision.value <= precision.high < 1
+    assert recall.low < recall.high
+    alone, _ = evidence.interval(point_through(evidence.curve, 0.0), False)
+    assert alone.value < precision.value  # a list with labels holds no pair known to be wrong
+
+
+def test_a_list_with_labels_keeps_known_matches_and_drops_known_others():
+    """Ten pairs, logits 5 to -4; the two at 5 and 4 are labelled others, the two at -3 and -4 matches.
+
+    By score down to 0 the list has 6 pairs, 2 of them wrong for sure. As listed it has the 4 unlabelled ones
+    and both labelled matches.
+    """
+    ranking = listed_ranking(np.arange(5, -5, -1))
+    ids = ranking.listed.ids
+    known = Known(ids[[0, 1, 8, 9]], np.array([False, False, True, True]))
+    held_out = np.array([-3.0, -2.0, 2.0, 3.0])
+    evidence = from_labels(ranking, OutOfFold(known.ids, known.labels, held_out, {}), known, seed=0)
+    place = int(np.flatnonzero(evidence.curve.thresholds == 0)[0])
+    found = evidence.curve.true_positives + evidence.curve.false_positives
+    assert found[place] == 6
+    listed = evidence.listed.true_positives + evidence.listed.false_positives
+    assert listed[int(np.flatnonzero(evidence.listed.thresholds == 0)[0])] == 4 + 2
+
+
+def test_matches_that_nobody_ranked_lower_the_recall_and_leave_the_precision():
+    """200 labels; the batches say that 300 (100 to 900) matches are left, the list itself finds about 30."""
+    rng = np.random.default_rng(1)
+    scores = np.concatenate([rng.normal(3, 1, 100), rng.normal(-4, 1, 900)])
+    ranking = listed_ranking(scores, reranked=True)
+    asked = np.sort(rng.choice(1000, 200, replace=False))
+    labels = rng.random(200) < 1 / (1 + np.exp(-scores[asked]))
+    ids = ranking.listed.ids[asked]
+    labelled, known = OutOfFold(ids, labels, scores[asked], {}), Known(ids, labels)
+    left = Estimate(300.0, 100.0, 900.0, 200, "made")
+    without, with_it = (from_labels(ranking, labelled, known, 0, said) for said in (None, left))
+    before, after = (point_through(each.listed, 0.0) for each in (without, with_it))
+    assert after.precision == pytest.approx(before.precision)
+    assert after.recall < before.recall - 0.1
+    recall = with_it.interval(after, True)[1]
+    assert recall.low < 0.35 and recall.high > 0.9  # one witness says 900 at most, the other about 100
+    assert "by the last batches and by the list itself" in with_it.trust
+    assert "no candidates" in without.trust
+
+
+def test_odds_that_are_off_move_rates_most_where_they_are_in_doubt():
+    """Odds of 1, twice and half: rates of two and one third; one in 101 becomes one in 51 and in 201."""
+    rates = rates_off(np.log([1.0, 0.01]), np.log([2.0, 0.5]))
+    assert rates[:, 0] == pytest.approx([2 / 3, 1 / 3])
+    assert 1 / rates[:, 1] == pytest.approx([51, 201])
+
+
+def test_draws_of_what_is_left_have_the_interval_they_were_made_from():
+    drawn = drawn_left(Estimate(300.0, 100.0, 900.0, 1, "made"), 20_000, np.random.default_rng(0))
+    assert np.quantile(drawn, [0.05, 0.5, 0.95]) == pytest.approx([100, 300, 900], rel=0.05)
+    assert drawn_left(Estimate(0.0, 0.0, 0.0, 1, "made"), 5, np.random.default_rng(0)).tolist() == [0.0] * 5
+
+
+def test_labels_of_one_kind_draw_no_line():
+    ranking = listed_ranking([1.0, 0.0])
+    labelled = OutOfFold(ranking.listed.ids, np.array([True, True]), np.array([1.0, 0.0]), {})
+    with pytest.raises(InputError, match="all 2 labels given are matches"):
+        from_labels(ranking, labelled, Known.nothing(), seed=0)
+
+
+def test_dev_counts_each_false_match_as_often_as_the_larger_space_has_it():
+    """Dev: 10 texts (45 pairs); matched: 30 texts (435 pairs). 435/45 pairs but 30/10 texts: 3.22 times."""
+
+    def part(name, size, positives, truth):
+        return one_collection(
+            name, Collection(list(map(str, range(size))), ["t"] * size), positives, NOTHING, truth
+        )
+
+    space = AllPairs(10)
+    positives = space.ids([0, 2], [1, 3])
+    ids = np.unique(space.ids([0, 2, 4], [1, 3, 5]))
+    dev = Ranking(
+        part("dev", 10, positives, True),
+        scored(space),
+        listed=ScoredPairs(ids, np.array([3.0, 1.0, 2.0], np.float32)),
+    )
+    evidence = from_dev(dev, part("all", 30, NOTHING, False))
+    factor = (435 / 45) / (30 / 10)
+    assert evidence.curve.false_positives.tolist() == pytest.approx([0, factor])
+    assert f"{factor:.3g} times" in evidence.basis
+    # At 1.0 and above: both matches and one false one, (4, 5), which a drawing of ten texts leaves out often.
+    line = point_through(evidence.curve, 1.0)
+    precision, recall = evidence.interval(line, True)
+    assert precision.value == pytest.approx(2 / (2 + factor)) and precision.high == 1.0
+    assert recall.low == recall.high == 1.0  # both matches are reached, whichever are drawn
+    assert precision.low < precision.value
+    asked_about = from_dev(dev, part("all", 30, NOTHING, False), held_out=False)
+    assert evidence.trust == "" and "not held out" in asked_about.trust
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=40))
+def test_no_threshold_beats_the_line_of_the_best_f1(pairs):
+    scores = np.array([score for score, _ in pairs], np.float32)
+    match = np.array([label for _, label in pairs])
+    if not match.any():
+        return
+    line = choose_threshold(curve_from_scores(scores[match], scores[~match]), Target())
+    every = [2 * (match & (scores >= t)).sum() / ((scores >= t).sum() + match.sum()) for t in range(10)]
+    assert line.f1 == pytest.approx(max(every))
