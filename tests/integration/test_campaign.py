@@ -437,3 +437,16 @@ def test_a_folder_with_something_in_it_is_no_place_for_a_campaign(
         create_campaign(tmp_path / "c", task, encoder=str(tiny_encoder))
     assert [path.name for path in (tmp_path / "c").iterdir()] == ["notes.txt"]
     assert load_task(task).name == "made"
+
+
+def test_the_first_figure_of_a_round_is_of_the_split_it_names(
+    task: Path, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    """However the splits were named, dev comes before test."""
+    campaign = begin(tmp_path / "c", task, tiny_encoder, rounds=1, measure_splits=("test", "dev"))
+    said: list[str] = []
+    campaign.run(said.append)
+    (row,) = campaign.figures().values()
+    assert row["average_precision"] == row["measures"]["dev"]["average_precision"]
+    assert row["average_precision"] != row["measures"]["test"]["average_precision"]
+    assert next(iter(row["measures"])) == "dev" and ", dev AP" in said[0]

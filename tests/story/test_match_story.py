@@ -88,6 +88,15 @@ def test_the_figures_are_those_of_the_written_list(trained, tmp_path):
     assert found["truth"]["list"]["recall"] == pytest.approx(true / len(part.positives))
 
 
+def test_by_score_alone_is_the_list_without_labels(trained, tmp_path):
+    """Counted at the threshold itself, not at the lowest match above it."""
+    for folder in trained.values():
+        for target in (("--precision", 0.5), ("--f1",), ("--recall", 0.8)):
+            out = tmp_path / "alone.csv"
+            truth = called("match", folder, *target, "--scores-only", "--out", out)["truth"]
+            assert truth["scores_alone"] == truth["list"]
+
+
 def test_count_gives_so_many_and_the_threshold_all_above(trained, tmp_path):
     folder = trained["two"]
     called("match", folder, "--out", tmp_path / "a.parquet", "--count", 25)

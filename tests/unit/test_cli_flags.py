@@ -147,7 +147,7 @@ def test_the_version(runner: Pairsieve) -> None:
 
 def test_a_threshold_that_was_given_is_not_said_twice(done: Path, runner: Pairsieve) -> None:
     found = runner("match", done, "--threshold", 0.8, "--out", done / "list.csv").out
-    assert "Threshold 0.800000 as given" in found and "for a threshold of" not in found
+    assert "Threshold 0.8 as given" in found and "for a threshold of" not in found
 
 
 def test_init_run_and_status_name_the_same_next_command(

@@ -284,7 +284,7 @@ class Campaign:
         """
         from pairsieve.measure.figures import exact_figures
 
-        splits = [self.task.splits[name] for name in self.settings.measure_splits]
+        splits = [self.task.splits[name] for name in sorted(self.settings.measure_splits)]
         measurable = [split for split in splits if split.has_truth and len(split.positives)]
         scorer = self.scorer(round) if measurable else self.trainer.bi_encoder(self.labels(round))
         info = self._selection_info(round)

@@ -115,6 +115,8 @@ def match_words(found: dict[str, Any]) -> str:
         figures = ", ".join(f"{name} {value:.4f}" for name, value in tried.items())
         used = "re-ranker" if found["scorer"]["reranked"] else "bi-encoder"
         lines.append(f"Average precision of out-of-fold labels: {figures}. Used: the {used}.")
+    elif found["scorer"]["setting"] in ("on", "cross-encoder"):
+        lines.append("Too few labels for the re-ranker (it needs 20 of either class): the bi-encoder alone.")
     if found["search"]["recall"]:
         lines.append(f"The index finds {found['search']['recall']['value']:.4f} of the true nearest.")
     lines.append(threshold_words(found["threshold"]))
@@ -169,7 +171,7 @@ def threshold_words(chosen: dict[str, Any]) -> str:
         expected = f"; expected {', '.join(figures)}"
     target = " as given" if chosen["target"].startswith("a threshold of") else f" for {chosen['target']}"
     source = f", from {chosen['basis']}" if chosen["from"] else ""
-    sentence = f"Threshold {chosen['threshold']:.6f}{target}{source}{expected}."
+    sentence = f"Threshold {chosen['threshold']:.9g}{target}{source}{expected}."
     return f"{sentence}\n  {chosen['trust']}" if chosen.get("trust") and expected else sentence
 
 

@@ -73,14 +73,14 @@ def find_matches(
         bands = _assigned(ranking, bands, point.threshold, known)
     if target.kind == "count":
         bands = first_pairs(bands, int(target.value))
-    rows, found = write_list(out, bands, split, ranking.scorer.probabilities, known, options.texts)
+    rows, found, labelled = write_list(out, bands, split, ranking.scorer.probabilities, known, options.texts)
     return {
         **_about(campaign, split, round, ranking),
         "pairs": split.space.size,
         "threshold": _threshold_figures(target, expected, point, options.known),
         "out": str(out),
         "matches": rows,
-        "labelled": int(known.labels.sum()),
+        "labelled": labelled,
         "one_to_one": options.one_to_one,
         **({"truth": _against_truth(ranking, point, rows, found)} if _measurable(split) else {}),
     }
@@ -156,6 +156,7 @@ def _about(campaign: Campaign, split: Split, round: int, ranking: Ranking) -> di
         "round": round,
         "scorer": {
             "reranked": ranking.scorer.reranker is not None,
+            "setting": campaign.settings.reranker,
             "out_of_fold_average_precision": campaign.trainer.tried(campaign.labels(round)),
         },
         "search": {"method": ranking.method, "recall": ranking.recall.as_json() if ranking.recall else None},
@@ -283,7 +284,7 @@ def _operating_point(
         else:
             assert expected is not None
             threshold = choose_threshold(expected.curve, target).threshold
-        threshold = float(np.floor(threshold * 10**DECIMALS) / 10**DECIMALS)
+            threshold = float(np.floor(threshold * 10**DECIMALS) / 10**DECIMALS)
     if expected is None:
         return None, OperatingPoint(threshold, float("nan"), float("nan"))
     curve = expected.listed if as_labelled and expected.listed is not None else expected.curve
@@ -342,10 +343,13 @@ def _against_truth(ranking: Ranking, point: OperatingPoint, rows: int, found: in
     positives = len(ranking.split.positives)
     listed = OperatingPoint(point.threshold, found / rows if rows else 0.0, found / positives)
     curve = ranking.curve()
+    reached = int((ranking.scores(ranking.split.positives) >= np.float32(point.threshold)).sum())
+    every = ranking.count_reaching(point.threshold)
+    alone = OperatingPoint(point.threshold, reached / every if every else np.nan, reached / positives)
     return {
         "positives": positives,
         "list": listed.as_json(),
-        "scores_alone": point_through(curve, point.threshold).as_json(),
+        "scores_alone": alone.as_json(),
         "average_precision": ranking.average_precision(),
         "best_f1": curve.best_f1().as_json(),
     }

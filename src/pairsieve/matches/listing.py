@@ -126,12 +126,12 @@ def write_list(
     probability: Callable[[Scores], NDArray[np.float64]],
     known: Known,
     texts: bool,
-) -> tuple[int, int]:
+) -> tuple[int, int, int]:
     """Write rows: left, right (keys), texts on request, score, probability, and label where it was given.
 
-    Returns (rows, true matches among them; 0 without truth). Whole or not at all.
+    Returns (rows, true matches among them, 0 without truth, labelled ones). Whole or not at all.
     """
-    rows = found = 0
+    rows = found = known_matches = 0
     wanted = ["left_text", "right_text"] if texts else []
     names = ["left", "right", *wanted, "score", "probability", "label"]
     types = {name: NUMBERS.get(name, "string") for name in names}
@@ -154,8 +154,9 @@ def write_list(
                 columns["label"] = [1 if sure else None for sure in labelled.tolist()]
                 write(columns)
                 rows += len(ids)
+                known_matches += int(labelled.sum())
                 found += int(is_member(ids, split.positives).sum()) if split.has_truth else 0
-    return rows, found
+    return rows, found, known_matches
 
 
 def read_list(path: Path, most: int | None = None) -> Iterator[dict[str, Any]]:

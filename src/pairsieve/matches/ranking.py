@@ -68,6 +68,13 @@ class Ranking:
         values, first = np.unique(np.sort(self.listed.scores), return_index=True)
         return values, len(self.listed) - first
 
+    def count_reaching(self, threshold: float) -> int:
+        """How many pairs score at least `threshold`."""
+        at = np.array([threshold], np.float32)
+        if self.listed is None:
+            return int(self.scored.scan.count_reaching(at, desc="counting pairs")[0])
+        return int((self.listed.scores >= at[0]).sum())
+
     def threshold_for_count(self, count: int) -> float:
         """The score of the pair on place `count`; where fewer pairs are ranked, that of the last."""
         edges, reaching = self.counts()

@@ -70,6 +70,6 @@ def _corrections(given: dict[str, Any]) -> Corrections:
     if len(hubness) != 2 or len(smoothing) != 2:
         raise ValueError("corrections have a left and a right side")
     floor = float(given["floor"])
-    if not all(map(math.isfinite, (*hubness, *smoothing, floor))):
-        raise ValueError("corrections that are not numbers")
+    if not all(0 <= value <= 2 for value in (*hubness, *smoothing)) or not -1 <= floor <= 1:
+        raise ValueError("corrections that are not numbers from 0 to 2, with a floor from -1 to 1")
     return Corrections(bool(given["symmetric"]), hubness, smoothing, floor)
