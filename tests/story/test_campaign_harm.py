@@ -35,11 +35,10 @@ def copied(finished: dict[str, Path], task: Path, tmp_path: Path) -> Callable[[s
     """A copy of a finished campaign, to be damaged; the task stands beside it as in the original."""
 
     def copy(learner: str) -> Path:
-        folder = tmp_path / "copy"
-        shutil.copytree(finished[learner], folder)
-        text = (folder / "campaign.toml").read_text()
-        written = json.dumps(settings.load_settings(folder / "campaign.toml").task)
-        (folder / "campaign.toml").write_text(text.replace(written, json.dumps(str(task.resolve()))))
+        folder = shutil.copytree(finished[learner], tmp_path / "copy")
+        file = folder / "campaign.toml"
+        written = json.dumps(settings.load_settings(file).task)
+        file.write_text(file.read_text().replace(written, json.dumps(str(task.resolve()))))
         return folder
 
     return copy
@@ -416,9 +415,6 @@ def test_what_was_left_half_written_is_swept_away_and_never_used(
     assert Campaign(folder).run() == Step("finished", 3)
     assert picture(folder) == picture(finished["projection"])
     assert not list(folder.glob("artifacts/*/.b*"))
-
-
-# ── a full disk ────────────────────────────────────────────────────────────────────────────────────
 
 
 def full_disk(*_: Any, **__: Any) -> Any:
