@@ -49,6 +49,8 @@ from pairsieve.errors import InputError, SettingsError
 from pairsieve.models import encoder_named
 from pairsieve.tasks import load_task
 
+pytestmark = pytest.mark.slow
+
 SMALL = WeakStartSettings(batch_texts=8, warmup_steps=2, max_length=32)
 
 
