@@ -1,4 +1,4 @@
-"""How does a campaign, or a list it made, look in a notebook? One small table, nothing loaded from anywhere.
+"""A campaign, or a list it made, as HTML for a notebook: one small table, nothing loaded from anywhere.
 
 Every word that comes from a user (paths, keys, texts) passes through `shown`; numbers are written here.
 """

@@ -1,4 +1,4 @@
-"""Why does the model say so of this pair? Words that carry the score, labelled pairs near it, its rank.
+"""Explains the score of a pair: words that carry it, labelled pairs near it, its rank.
 
 **Words.** Each word is left out in turn and the pair scored again: what the cosine loses is what the word
 carries (leave-one-out occlusion). Losses of several words do not add up, and a word that stands twice may

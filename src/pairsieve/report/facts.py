@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 SEALED = "test"  # the split nobody looks at unless asked
 MISTAKES = 8  # of either kind
 CHEAP = 1e11  # multiply-adds of a pass below which earlier rounds are measured again, for their intervals
-FEW_TEXTS = 20_000  # texts that may be embedded for a histogram where the encoder is fine-tuned
 NEAR = 10_000  # highest-scoring negatives whose texts are resampled
 NO_AUDIT = "no measured split is shown here, and no audit was made"
 
