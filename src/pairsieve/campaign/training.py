@@ -17,7 +17,6 @@ from pairsieve.campaign.figures import read_json
 from pairsieve.campaign.scoring import SplitScorer
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
-from pairsieve.numeric import sigmoid
 from pairsieve.pairs import Ids, pair_rows
 from pairsieve.scorer import Corrections, ExactNeighbours, Scorer, correct_rows, make_corrections
 from pairsieve.scorer.hubness import STRENGTH as HUBNESS_STRENGTH
@@ -57,6 +56,15 @@ class OutOfFold:
     labels: Mask
     log_odds: NDArray[np.float64]
     average_precision: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class _BiEncoderOutOfFold:
+    """Scores, plain cosines and cross-fitted log-odds (n,) of labelled pairs by held-out bi-encoders."""
+
+    scores: NDArray[np.float64]
+    cosines: NDArray[np.float64]
+    log_odds: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,8 +163,8 @@ class Trainer:
     def scorer(self, labels: Labels) -> Scorer:
         """The whole scorer that labels make.
 
-        With 20 labels of either class a re-ranker is part of it, by default only where the average precision
-        of out-of-fold labels rises with it.
+        With labels of both classes a re-ranker is part of it, by default only where out-of-fold labels have
+        a lower cross-entropy with it.
         """
         return self._decided(labels)[0]
 
@@ -168,7 +176,7 @@ class Trainer:
         """The labelled pairs under the whole scorer, by models that did not see their left text."""
         _, tried, log_odds = self._decided(labels)
         if log_odds is None:
-            _, log_odds = self._out_of_fold(labels)
+            log_odds = self._out_of_fold(labels).log_odds
             tried = {"bi-encoder": average_precision(log_odds, labels.values)}
         return OutOfFold(labels.ids, labels.values, log_odds, tried)
 
@@ -180,17 +188,17 @@ class Trainer:
         scorer, wanted = self.bi_encoder(labels), self.reranker_setting
         if wanted == "off" or not enough_labels(labels.values):
             return scorer, {}, None
-        scores, alone = self._out_of_fold(labels)
-        weight, bias = fit_head(scores, labels.values)
+        held_out = self._out_of_fold(labels)
+        weight, bias = fit_head(held_out.scores, labels.values)
         scorer = replace(scorer, weight=weight, bias=bias)
         reranked, log_odds = self._reranked(scorer, labels, wanted == "cross-encoder")
-        log_odds = (log_odds + alone) / 2  # as a scan of the scorer combines them
         tried = {
-            "bi-encoder": average_precision(alone, labels.values),
+            "bi-encoder": average_precision(held_out.log_odds, labels.values),
             "re-ranker": average_precision(log_odds, labels.values),
         }
-        if wanted == "auto" and tried["re-ranker"] <= tried["bi-encoder"]:
-            return scorer, tried, alone
+        losses = [cross_entropy(values, labels.values) for values in (held_out.log_odds, log_odds)]
+        if wanted == "auto" and losses[1] > losses[0]:
+            return scorer, tried, held_out.log_odds
         return reranked, tried, log_odds
 
     @property
@@ -199,17 +207,17 @@ class Trainer:
         left_out = self.settings.recipe == "paper" or max(self.split.space.shape) > RERANK_UP_TO
         return "off" if self.settings.reranker == "auto" and left_out else self.settings.reranker
 
-    def reranked(self, labels: Labels) -> Scorer:
-        """The scorer with a re-ranker, whether or not it ranks better."""
-        return self._reranked(self.bi_encoder(labels), labels, self.settings.reranker == "cross-encoder")[0]
-
     def _reranked(self, scorer: Scorer, labels: Labels, cross: bool) -> tuple[Scorer, NDArray[np.float64]]:
-        from pairsieve.reranker.fit import fit_reranker
+        from pairsieve.reranker.fit import Base, fit_reranker
         from pairsieve.reranker.saving import load_reranker, save_reranker
 
         model = self.model_key(labels)
 
         def build(folder: Path) -> None:
+            held_out = self._out_of_fold(labels)
+            even = np.array([scorer.bi_encoder().even_odds], np.float32)
+            base = self.scores.score(scorer.bi_encoder(), self.split, model).base
+            likely = int(base.count_reaching(even, "candidates")[0])
             fitted = fit_reranker(
                 self._cosine_scan,
                 self.split.space,
@@ -217,13 +225,14 @@ class Trainer:
                 self.scores.unit_rows(scorer.matcher, self.split, model),
                 labels.ids,
                 labels.values,
+                Base(held_out.cosines, held_out.log_odds, likely),
                 self.settings.seed,
                 self._cross_encoder(labels.round) if cross else None,
             )
             save_reranker(folder, fitted.reranker)
             save_array(folder / "out-of-fold.npy", fitted.out_of_fold)
 
-        key = {"model": model, "cross": cross, "seed": self.settings.seed}
+        key = {"model": model, "cross": cross, "seed": self.settings.seed, **self.scored_by}
         folder = self.store.get("reranker", key, build)
         reranker = load_reranker(folder, self.learner.encoder.requested_device)
         return replace(scorer, reranker=reranker), load_array(folder / "out-of-fold.npy")
@@ -244,10 +253,8 @@ class Trainer:
 
         return train
 
-    def _out_of_fold(
-        self, labels: Labels, also: tuple[Ids, Mask] | None = None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Scores and log-odds of the labelled pairs by bi-encoders fitted without their left texts."""
+    def _out_of_fold(self, labels: Labels, also: tuple[Ids, Mask] | None = None) -> _BiEncoderOutOfFold:
+        """The labelled pairs by bi-encoders fitted without their left texts."""
         from pairsieve.models.folds import cross_fitted_log_odds, fold_of
         from pairsieve.scorer.out_of_fold import out_of_fold_scores
 
@@ -260,7 +267,7 @@ class Trainer:
         def build() -> dict[str, NDArray[np.float64]]:
             scorer = self.bi_encoder(labels)
             fold = fold_of(pair_rows(labels.ids)[0], seed, folds)
-            scores = out_of_fold_scores(
+            scores, cosines = out_of_fold_scores(
                 self.learner,
                 (self.split.left.texts, self.split.right.texts),
                 self.frozen_rows(),
@@ -271,10 +278,10 @@ class Trainer:
                 lambda one: generator_for(seed, labels.round, f"held out {one}"),
                 also,
             )
-            return {"scores": scores, "log-odds": cross_fitted_log_odds(scores, labels.values, fold)}
+            log_odds = cross_fitted_log_odds(scores, labels.values, fold)
+            return {"scores": scores, "cosines": cosines, "log_odds": log_odds}
 
-        found = self.store.arrays("out-of-fold", key, build)
-        return found["scores"], found["log-odds"]
+        return _BiEncoderOutOfFold(**self.store.arrays("out-of-fold", key, build))
 
     # ── back into one encoder ───────────────────────────────────────────────────────────────────
 
@@ -295,13 +302,11 @@ class Trainer:
             remedy = 'Set reranker = "on" in campaign.toml, or ask for more labels'
             raise InputError("there is no re-ranker to learn from", why=why, remedy=remedy)
         scored = self.scores.score(scorer, self.split, self.model_key(labels))
-        alone = scorer.bi_encoder().log_odds(scored.base.scores(scored.candidates))
-        both = scorer.log_odds(scored.scan.scores(scored.candidates))
-        chance = sigmoid(2 * both - alone)  # the re-ranker's own opinion
+        chance = scorer.probabilities(scored.scan.scores(scored.candidates))
         wanted = ((chance >= sure) | (chance <= 1 - sure)) & ~is_member(scored.candidates, labels.ids)
         also = scored.candidates[wanted], chance[wanted] >= sure
-        before = average_precision(self._out_of_fold(labels)[1], labels.values)
-        after = average_precision(self._out_of_fold(labels, also)[1], labels.values)
+        before = average_precision(self._out_of_fold(labels).log_odds, labels.values)
+        after = average_precision(self._out_of_fold(labels, also).log_odds, labels.values)
         result = {"pairs": len(also[0]), "before": before, "after": after, "kept": after > before}
         if after > before:
             ids, values = (np.concatenate(both) for both in zip((labels.ids, labels.values), also))
@@ -345,3 +350,8 @@ def average_precision(log_odds: NDArray[np.float64], labels: Mask) -> float:
     if not labels.any():
         return 0.0
     return curve_from_scores(log_odds[labels], log_odds[~labels]).average_precision()
+
+
+def cross_entropy(log_odds: NDArray[np.float64], labels: Mask) -> float:
+    """Mean cross-entropy of labels under log-odds."""
+    return float(np.logaddexp(0.0, np.where(labels, -log_odds, log_odds)).mean())

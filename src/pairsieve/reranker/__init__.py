@@ -1,8 +1,9 @@
-"""The re-ranker: a second model over candidate pairs, those the bi-encoder finds nearest.
+"""The re-ranker: a second model over candidate pairs, the nearest by encoder or by lexical rows.
 
-Boosted trees (`trees.py`) over how the texts of a pair agree word by word and how the pair stands beside its
-competitors (`features.py`); where asked for, a cross-encoder's logits are among the columns. `fit.py` fits
-it to labels, with out-of-fold logits for its calibration.
+A mean of extremely randomised trees (`trees.py`) and a logistic regression (`linear.py`) over how the texts
+of a pair agree piece by piece and how the pair stands beside its competitors (`features.py`); where asked
+for, a cross-encoder's logits are among the columns. `fit.py` fits it to labels; `lexical.py` gives texts
+rows by their letters.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.pairs import CrossPairs, Ids, PairSpace
+from pairsieve.pairs import Ids, PairSpace
 from pairsieve.reranker.features import TextReader, Vocabulary, describe
+from pairsieve.reranker.lexical import LexicalEncoder
+from pairsieve.reranker.linear import Linear
 from pairsieve.reranker.trees import Features, Logits, Trees
 
 if TYPE_CHECKING:
@@ -24,49 +27,93 @@ if TYPE_CHECKING:
 
     ScanOf = Callable[[PairSpace, NDArray[np.float32], NDArray[np.float32] | None], Scan]
 
-NEIGHBOURS = 10  # candidates of a text, from its own side
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """A pair is a candidate where its cosine, or the mean of it and the lexical cosine, reaches its cut."""
+
+    cosine: float
+    mean: float
 
 
 @dataclass(frozen=True, eq=False)
 class Reranker:
-    """Gives a candidate pair its log-odds: `weight · (logit of the trees) + bias`.
+    """Gives a candidate pair its log-odds: `weight · (mean logit of both models) + base · (bi-encoder's) + bias`.
 
-    weight, bias: the calibration, fitted to out-of-fold logits. cross_encoders: each trained without some
-    left texts; the mean of their logits is a column. A pair is a candidate where one of its texts is among
-    the `neighbours` nearest of the other by plain cosine.
+    weight, base, bias: the stack (Wolpert 1992), fitted to out-of-fold logits. cross_encoders: each trained
+    without some left texts; the mean of their logits is a column.
     """
 
     trees: Trees
+    linear: Linear
     vocabulary: Vocabulary
+    lexical: LexicalEncoder
+    cuts: Cuts
     weight: float = 1.0
+    base: float = 0.0
     bias: float = 0.0
-    neighbours: int = NEIGHBOURS
     cross_encoders: tuple[CrossMatcher, ...] = ()
 
-    def log_odds(self, features: Features) -> Logits:
-        return self.weight * self.trees.logits(features) + self.bias
+    def logits(self, features: Features) -> Logits:
+        """(n,) logits of described candidates by both models."""
+        return (self.trees.logits(features) + self.linear.logits(features)) / 2
+
+    def log_odds(self, logits: Logits, base_log_odds: NDArray[Any]) -> Logits:
+        """(n,) log-odds from those logits and from the bi-encoder's log-odds."""
+        found: Logits = self.weight * logits + self.base * np.asarray(base_log_odds, np.float64) + self.bias
+        return found
 
 
-def find_candidates(
+@dataclass(frozen=True, eq=False)
+class CandidateScans:
+    """The scans that find candidates: by the encoder's rows, by lexical rows, and by both side by side."""
+
+    cosine: Scan
+    lexical: Scan
+    mean: Scan
+
+    def reaching(self, cuts: Cuts, also: Ids | None = None) -> Ids:
+        """The candidates, and the pairs `also`; sorted."""
+        pieces: list[Ids] = [] if also is None else [also]
+        for scan, cut in ((self.cosine, cuts.cosine), (self.mean, cuts.mean)):
+            scan.collect(cut, 2.0, lambda ids, scores: pieces.append(ids), desc="candidates")
+        return np.unique(np.concatenate([np.empty(0, np.int64), *pieces]))
+
+    def cuts(self, wanted: int) -> Cuts:
+        """The lowest cuts, to a thousandth, that at most `wanted` pairs reach each."""
+        edges = np.linspace(-1.0, 1.0, 2001).astype(np.float32)
+        found = []
+        for scan in (self.cosine, self.mean):
+            few = np.flatnonzero(scan.count_reaching(edges, desc="candidates") <= wanted)
+            found.append(float(edges[few[0]]) if len(few) else 1.0)
+        return Cuts(*found)
+
+
+def candidate_scans(
     scan_of: ScanOf,
     space: PairSpace,
-    left: NDArray[np.float32],
-    right: NDArray[np.float32] | None,
-    neighbours: int = NEIGHBOURS,
-    also: Ids | None = None,
-) -> tuple[Ids, NDArray[np.float32]]:
-    """The candidates by plain cosine of unit rows, and the pairs `also` (any order); ids and cosines."""
-    scan = scan_of(space, left, right)
-    found, _ = scan.neighbours(min(neighbours, space.shape[1] - space.symmetric), desc="candidates")
-    lists = [_neighbour_ids(space, found, flipped=False)]
-    if right is not None:
-        turned = scan_of(CrossPairs(*space.shape[::-1]), right, left)
-        back, _ = turned.neighbours(min(neighbours, space.shape[0]), desc="candidates")
-        lists.append(_neighbour_ids(space, back, flipped=True))
-    if also is not None:
-        lists.append(also)
-    ids = np.unique(np.concatenate(lists))
-    return ids, scan.scores(ids)
+    rows: tuple[Floats, Floats | None],
+    lexical: tuple[Floats, Floats | None],
+) -> CandidateScans:
+    """Scans of unit rows of both sides (right None for one collection)."""
+    both = [hybrid_rows(one, other) for one, other in zip(rows, lexical)]
+    return CandidateScans(scan_of(space, *rows), scan_of(space, *lexical), scan_of(space, both[0], both[1]))
+
+
+def hybrid_rows(rows: Floats | None, lexical: Floats | None) -> Any:
+    """The encoder's and the lexical unit rows side by side: products are the mean of both cosines."""
+    if rows is None or lexical is None:
+        return None
+    return np.concatenate([rows, lexical], axis=1) / np.float32(np.sqrt(2.0))
+
+
+def lexical_rows(
+    encoder: LexicalEncoder, space: PairSpace, texts: tuple[Sequence[str], Sequence[str]]
+) -> tuple[Floats, Floats | None]:
+    """Lexical rows of both sides (right None for one collection)."""
+    return encoder.embed(texts[0]), None if space.symmetric else encoder.embed(texts[1])
 
 
 def cross_logits(
@@ -84,19 +131,12 @@ def rerank(
     scan_of: ScanOf,
     space: PairSpace,
     texts: tuple[Sequence[str], Sequence[str]],
-    left: NDArray[np.float32],
-    right: NDArray[np.float32] | None,
+    rows: tuple[Floats, Floats | None],
 ) -> dict[str, NDArray[Any]]:
-    """Every candidate of a space: `ids` (n,), sorted, and the re-ranker's `log_odds` (n,)."""
-    ids, cosines = find_candidates(scan_of, space, left, right, reranker.neighbours)
+    """Every candidate of a space: `ids` (n,), sorted, and its `logits` (n,)."""
+    scans = candidate_scans(scan_of, space, rows, lexical_rows(reranker.lexical, space, texts))
+    ids = scans.reaching(reranker.cuts)
     pieces = TextReader(reranker.vocabulary).take_apart(space, *texts)
     more = cross_logits(reranker.cross_encoders, *texts, ids)
-    return {"ids": ids, "log_odds": reranker.log_odds(describe(pieces, ids, (cosines, *more)))}
-
-
-def _neighbour_ids(space: PairSpace, found: NDArray[np.int64], flipped: bool) -> Ids:
-    """Pairs of neighbours: `found` (n, k) of each left row, or of each right row if `flipped`; -1 is none."""
-    own = np.broadcast_to(np.arange(len(found))[:, None], found.shape)
-    real = (found >= 0) & ((found != own) if space.symmetric else True)
-    one, other = own[real], found[real]
-    return space.ids(other, one) if flipped else space.ids(one, other)
+    features = describe(pieces, ids, (scans.cosine.scores(ids), scans.lexical.scores(ids), *more))
+    return {"ids": ids, "logits": reranker.logits(features)}

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from pairsieve.pairs import Ids, PairSpace, pair_rows
 from pairsieve.reranker.trees import Features
 
-_PAIRS_AT_ONCE = 1 << 16  # pairs whose sparse rows are multiplied together
 _MOST_TEXTS = 1 << 16  # texts that are kept taken apart, about a kilobyte each
 _WORD = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_MOST_NUMBERS = 12  # of a text that are compared
 _FIELD_SEPARATOR = " | "  # between the columns of a record's text, see tasks/records.py
 
 
@@ -54,9 +54,15 @@ def first_field_words(text: str) -> list[str]:
 KINDS: tuple[Callable[[str], list[str]], ...] = (words, letters, codes, first_field_words)
 
 
-def last_number(text: str) -> float:
-    found = _NUMBER.findall(text)
-    return float(found[-1].replace(",", "").rstrip(".")) if found and found[-1].count(".") <= 1 else np.nan
+def numbers(text: str) -> list[float]:
+    """The first numbers of a text, thousands separated by commas or not."""
+    found = _NUMBER.findall(text)[:_MOST_NUMBERS]
+    return [float(one.replace(",", "").rstrip(".")) for one in found if one.count(".") <= 1]
+
+
+def normalised(text: str) -> str:
+    """What most encoders make of a text before they read it: lower case, single spaces."""
+    return " ".join(text.lower().split())
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +87,22 @@ def count_pieces(sides: Sequence[Sequence[str]]) -> Vocabulary:
     return Vocabulary(sum(map(len, sides)), tuple(dict(count) for count in counts))
 
 
+Sparse = tuple[NDArray[np.int64], NDArray[Any]]
+
+
 @dataclass(frozen=True, eq=False)
 class TextPieces:
-    """The texts of a space taken apart once: pieces as sparse rows weighted by rarity, numbers, lengths."""
+    """The texts of a space taken apart once: pieces as sparse rows weighted by rarity, numbers, lengths.
+
+    Sparse rows are (starts, columns), as in a CSR matrix. Everything stands for left and right.
+    """
 
     space: PairSpace
-    pieces: tuple[tuple[Any, Any], ...]  # (left, right) sparse rows, one of each kind
-    numbers: tuple[NDArray[np.float64], NDArray[np.float64]]  # the last number of each text, nan without one
+    pieces: tuple[tuple[Sparse, Sparse], ...]  # of each kind
+    rarity: tuple[NDArray[np.float64], ...]  # by column, of each kind
+    numbers: tuple[Sparse, Sparse]  # the values instead of columns
     lengths: tuple[NDArray[np.float64], NDArray[np.float64]]  # log(1 + characters)
+    same: tuple[NDArray[np.int64], NDArray[np.int64]]  # equal where texts are, once normalised
 
 
 class TextReader:
@@ -111,11 +125,27 @@ class TextReader:
         for text in chain(*sides):
             if text not in self._texts:
                 self._texts[text] = [self._columns(kind, text) for kind in range(len(KINDS))]
-        pieces = [[self._sparse_rows(kind, side) for side in sides] for kind in range(len(KINDS))]
-        numbers = [np.array([last_number(text) for text in side], np.float64) for side in sides]
+        pieces = [
+            [_sparse([self._texts[text][kind] for text in side]) for side in sides]
+            for kind in range(len(KINDS))
+        ]
+        rarity = tuple(np.array([*found, 0.0], np.float64) for found in self._rarity)
+        values = [_sparse([np.array(numbers(text), np.float64) for text in side]) for side in sides]
         lengths = [np.log1p(np.array([len(text) for text in side], np.float64)) for side in sides]
+        place: dict[str, int] = {}
+        same = [
+            np.array([place.setdefault(normalised(text), len(place)) for text in side], np.int64)
+            for side in sides
+        ]
         both = tuple((rows[0], rows[-1]) for rows in pieces)
-        return TextPieces(space, both, (numbers[0], numbers[-1]), (lengths[0], lengths[-1]))
+        return TextPieces(
+            space,
+            both,
+            rarity,
+            (values[0], values[-1]),
+            (lengths[0], lengths[-1]),
+            (same[0], same[-1]),
+        )
 
     def _columns(self, kind: int, text: str) -> NDArray[np.int64]:
         places, found = (
@@ -128,40 +158,38 @@ class TextReader:
                 self._rarity[kind].append(self.vocabulary.rarity(kind, piece))
         return np.array(sorted(places[piece] for piece in found), np.int64)
 
-    def _sparse_rows(self, kind: int, texts: Sequence[str]) -> Any:
-        """A sparse row for each text: its distinct pieces of a kind, weighted by rarity."""
-        from scipy.sparse import csr_matrix
 
-        found = [self._texts[text][kind] for text in texts]
-        columns, rarity = np.concatenate([np.empty(0, np.int64), *found]), self._rarity[kind]
-        weights = np.fromiter((rarity[column] for column in columns.tolist()), np.float64, len(columns))
-        starts = np.cumsum([0, *map(len, found)])
-        return csr_matrix((weights, columns, starts), (len(texts), max(1, len(rarity))))
+def _sparse(found: Sequence[NDArray[Any]]) -> Sparse:
+    """Rows of several lengths, one behind the other."""
+    starts = np.zeros(len(found) + 1, np.int64)
+    np.cumsum([len(row) for row in found], out=starts[1:])
+    return starts, np.concatenate(found) if found else np.empty(0, np.int64)
 
 
 def feature_count(scores: int) -> int:
     """The columns of `describe` with so many scores."""
-    return 3 * scores + 5 * len(KINDS) + 2
+    return 3 * scores + 5 * len(KINDS) + 4
 
 
 def describe(pieces: TextPieces, ids: Ids, scores: Sequence[NDArray[np.floating]]) -> Features:
     """(n, columns) float32 description of the candidate pairs `ids` (n,), sorted and distinct.
 
-    `scores`: the bi-encoder's cosines (n,), and further scores of the same pairs, such as a cross-encoder's.
-    Competitors are looked for among `ids` only, so give all candidates of a text at once.
+    `scores`: cosines of the pairs (n,) by the bi-encoder, by lexical rows, and further scores such as a
+    cross-encoder's. Competitors are looked for among `ids` only, so give all candidates of a text at once.
     """
-    space = pieces.space
+    from pairsieve.reranker.kernel import compare_numbers
+
     left, right = pair_rows(ids)
+    leads = _Leads(pieces, left, right)
     columns: list[NDArray[Any]] = []
     for values in scores:
-        columns += [values, *_leads(space, left, right, np.asarray(values, np.float64))]
-    for one, other in pieces.pieces:
-        cosine, shares = _agreement(space, one, other, left, right)
-        columns += [cosine, *shares, *_leads(space, left, right, cosine)]
-    number, other_number = pieces.numbers[0][left], pieces.numbers[1][right]
-    larger = np.maximum(np.maximum(np.abs(number), np.abs(other_number)), 1e-9)
-    columns.append(np.abs(number - other_number) / larger)  # the trees take a missing value (nan) as such
-    columns.append(np.abs(pieces.lengths[0][left] - pieces.lengths[1][right]))
+        columns += [values, *leads.of(np.asarray(values, np.float64))]
+    for kind in range(len(KINDS)):
+        cosine, shares = _agreement(pieces, kind, left, right)
+        columns += [cosine, *shares, *leads.of(cosine)]
+    numbers = np.empty((len(ids), 3), np.float64)
+    compare_numbers(*pieces.numbers[0], *pieces.numbers[1], left, right, numbers)
+    columns += [*numbers.T, np.abs(pieces.lengths[0][left] - pieces.lengths[1][right])]
     return np.stack(columns, axis=1).astype(np.float32)
 
 
@@ -169,53 +197,72 @@ def text_agreement(pieces: TextPieces, ids: Ids) -> Features:
     """(n, 6): of the pairs `ids` the cosine of their words and the shares in common; so for letters."""
     left, right = pair_rows(ids)
     columns: list[NDArray[np.float64]] = []
-    for one, other in pieces.pieces[:2]:
-        cosine, shares = _agreement(pieces.space, one, other, left, right)
+    for kind in range(2):
+        cosine, shares = _agreement(pieces, kind, left, right)
         columns += [cosine, *shares]
     return np.stack(columns, axis=1).astype(np.float32)
 
 
-def _leads(
-    space: PairSpace, left: NDArray[np.int64], right: NDArray[np.int64], values: NDArray[np.float64]
-) -> list[NDArray[np.float64]]:
+class _Leads:
     """How far each pair's value stands above the best other candidate of its left and of its right text.
 
-    In one collection all candidates of a text compete, whichever side it stands on, and the two columns are
-    the smaller and the larger lead, as left and right mean nothing there. Without a competitor the lead is 1.
+    A candidate with the same text as the pair's own is no competitor. In one collection all candidates of a
+    text compete, whichever side it stands on, and the two columns are the smaller and the larger lead, as
+    left and right mean nothing there. Without a competitor the lead is 1.
     """
-    if space.symmetric:
-        both = np.concatenate([left, right])
-        lead = _lead(both, np.concatenate([values, values])).reshape(2, -1)
+
+    def __init__(self, pieces: TextPieces, left: NDArray[np.int64], right: NDArray[np.int64]) -> None:
+        same = pieces.same[0][left], pieces.same[1][right]
+        self._one = pieces.space.symmetric
+        if self._one:
+            self._sides = [(np.concatenate([left, right]), np.concatenate(same[::-1]))]
+        else:
+            self._sides = [(left, same[1]), (right, same[0])]
+
+    def of(self, values: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        if not self._one:
+            return [_lead(*side, values) for side in self._sides]
+        lead = _lead(*self._sides[0], np.concatenate([values, values])).reshape(2, -1)
         return [lead.min(axis=0), lead.max(axis=0)]
-    return [_lead(left, values), _lead(right, values)]
 
 
-def _lead(node: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    order = np.lexsort((-values, node))
-    first = np.flatnonzero(np.diff(node[order], prepend=-1))
-    size = np.diff(np.append(first, len(node)))
-    best = values[order][first]
-    second = np.where(size > 1, values[order][np.minimum(first + 1, len(node) - 1)], best - 1.0)
+def _lead(
+    node: NDArray[np.int64], partner: NDArray[np.int64], values: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    if not len(node):
+        return np.empty(0, np.float64)
+    order = np.lexsort((partner, -values, node))
+    node, partner, ranked = node[order], partner[order], values[order]
+    first = np.flatnonzero(np.diff(node, prepend=-1))
+    owner = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(node))))
+    best, champion = ranked[first], partner[first]
+    others = np.flatnonzero(partner != champion[owner])
+    owners, at = np.unique(owner[others], return_index=True)
+    second = best - 1.0
+    second[owners] = ranked[others[at]]
     lead = np.empty(len(node), np.float64)
-    lead[order] = values[order] - np.repeat(best, size)
-    lead[order[first]] = best - second
+    lead[order] = ranked - np.where(partner == champion[owner], second[owner], best[owner])
     return lead
 
 
 def _agreement(
-    space: PairSpace, one: Any, other: Any, left: NDArray[np.int64], right: NDArray[np.int64]
+    pieces: TextPieces, kind: int, left: NDArray[np.int64], right: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], list[NDArray[np.float64]]]:
     """The cosine of two texts' pieces, and the share of either text's weight that they have in common.
 
     The shares are of the left and of the right text; the smaller and the larger one in one collection.
     """
-    square = [np.asarray(side.multiply(side).sum(axis=1)).ravel() for side in (one, other)]
+    from pairsieve.reranker.kernel import add_common
+
+    (one, other), rarity = pieces.pieces[kind], pieces.rarity[kind]
+    square = []
+    for starts, columns in (one, other):
+        sums = np.concatenate([[0.0], np.cumsum(rarity[columns] ** 2)])
+        square.append(sums[starts[1:]] - sums[starts[:-1]])
     common = np.empty(len(left), np.float64)
-    for first in range(0, len(left), _PAIRS_AT_ONCE):
-        at = slice(first, first + _PAIRS_AT_ONCE)
-        common[at] = np.asarray(one[left[at]].multiply(other[right[at]]).sum(axis=1)).ravel()
+    add_common(*one, *other, rarity, left, right, common)
     weights = np.maximum(square[0][left], 1e-12), np.maximum(square[1][right], 1e-12)
     shares = [common / weights[0], common / weights[1]]
-    if space.symmetric:
+    if pieces.space.symmetric:
         shares = [np.minimum(*shares), np.maximum(*shares)]
     return common / np.sqrt(weights[0] * weights[1]), shares

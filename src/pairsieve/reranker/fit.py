@@ -1,19 +1,21 @@
-"""Fits the re-ranker to labelled pairs, with out-of-fold logits to calibrate and to judge it by."""
+"""Fits the re-ranker to labelled pairs, with out-of-fold logits to weigh and to judge it by."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.models.folds import fold_of
-from pairsieve.models.head import fit_head
+from pairsieve.numeric import logit, sigmoid
 from pairsieve.pairs import Ids, PairSpace, is_member, pair_rows
-from pairsieve.reranker import Reranker, find_candidates
+from pairsieve.reranker import Floats, Reranker, candidate_scans, lexical_rows
 from pairsieve.reranker.features import TextReader, count_pieces, describe
+from pairsieve.reranker.lexical import fit_lexical
+from pairsieve.reranker.linear import fit_linear
 from pairsieve.reranker.trees import Features, Logits, fit_trees
 
 if TYPE_CHECKING:
@@ -22,14 +24,30 @@ if TYPE_CHECKING:
 
 FOLDS = 5
 CROSS_FOLDS = 3  # cross-encoders trained, each without a third of the left texts
-FEWEST = 20  # labels of either class below which trees would only learn noise
+FEWEST = 3  # labels of either class below which there is nothing to learn
+STACK_SPREAD = 0.5  # prior standard deviation of the weights of a stack, around 1 and 0
+CANDIDATES_A_TEXT = 20  # by either cut
+FEWEST_CANDIDATES = 100_000
+MOST_CANDIDATES = 4_000_000
 
 TrainCross = Callable[[Ids, NDArray[np.bool_]], "CrossMatcher"]
 
 
 @dataclass(frozen=True, eq=False)
+class Base:
+    """The bi-encoder's word on labelled pairs (n,), by models that did not see their left texts.
+
+    `likely`: how many pairs of the space it thinks more likely matches than not.
+    """
+
+    cosines: NDArray[np.floating]
+    log_odds: NDArray[np.float64]
+    likely: int
+
+
+@dataclass(frozen=True, eq=False)
 class FittedReranker:
-    """A re-ranker and its log-odds (n,) of the labelled pairs, each from trees without its left text."""
+    """A re-ranker and its log-odds (n,) of the labelled pairs, each from models without its left text."""
 
     reranker: Reranker
     out_of_fold: Logits
@@ -41,24 +59,37 @@ def enough_labels(labels: NDArray[np.bool_]) -> bool:
     return min(positives, len(labels) - positives) >= FEWEST
 
 
+def candidates_wanted(space: PairSpace, likely: int) -> int:
+    """How many pairs either cut lets through: some for each text, more where more are likely matches."""
+    texts = space.shape[0] if space.symmetric else sum(space.shape)
+    return min(max(FEWEST_CANDIDATES, CANDIDATES_A_TEXT * texts, 2 * likely), MOST_CANDIDATES)
+
+
 def fit_reranker(
     scan_of: ScanOf,
     space: PairSpace,
     texts: tuple[Sequence[str], Sequence[str]],
-    rows: tuple[NDArray[np.float32], NDArray[np.float32] | None],
+    rows: tuple[Floats, Floats | None],
     labelled: Ids,
     labels: NDArray[np.bool_],
+    base: Base,
     seed: int,
     train_cross: TrainCross | None = None,
 ) -> FittedReranker:
-    """Trees over the features of labelled pairs beside all candidates of the space.
+    """Both models over the features of labelled pairs beside all candidates of the space.
 
     rows: unit rows of both sides as embedded. train_cross(ids, labels): trains a cross-encoder, whose logits
     then are a column: those of a labelled pair from one that did not see its left text.
     """
     left = pair_rows(labelled)[0]
-    vocabulary = count_pieces(texts[:1] if space.symmetric else texts)
-    ids, cosines = find_candidates(scan_of, space, *rows, also=labelled)
+    sides = texts[:1] if space.symmetric else texts
+    vocabulary, lexical = count_pieces(sides), fit_lexical(sides)
+    scans = candidate_scans(scan_of, space, rows, lexical_rows(lexical, space, texts))
+    cuts = scans.cuts(candidates_wanted(space, base.likely))
+    ids = scans.reaching(cuts, also=labelled)
+    known = np.searchsorted(ids, labelled)
+    cosines = scans.cosine.scores(ids)
+    cosines[known] = base.cosines
     cross: tuple[CrossMatcher, ...] = ()
     columns: list[NDArray[np.float64]] = []
     if train_cross is not None:
@@ -66,25 +97,68 @@ def fit_reranker(
         cross = tuple(train_cross(labelled[fold != one], labels[fold != one]) for one in range(CROSS_FOLDS))
         each = np.array([one.logits(*texts, ids) for one in cross], np.float64)
         column = each.mean(axis=0)
-        known = np.flatnonzero(is_member(ids, labelled))
-        column[known] = each[fold[np.searchsorted(labelled, ids[known])], known]
+        column[known] = each[fold, known]
         columns = [column]
     pieces = TextReader(vocabulary).take_apart(space, *texts)
-    features = describe(pieces, ids, (cosines, *columns))[np.searchsorted(ids, labelled)]
+    wanted = _competing(space, ids, labelled)
+    every: list[NDArray[Any]] = [cosines, scans.lexical.scores(ids), *columns]
+    features = describe(pieces, ids[wanted], [column[wanted] for column in every])[np.searchsorted(ids[wanted], labelled)]
     raw = out_of_fold_logits(features, labels, left, seed)
-    weight, bias = fit_head(raw, labels)
-    reranker = Reranker(fit_trees(features, labels, seed), vocabulary, weight, bias, cross_encoders=cross)
-    return FittedReranker(reranker, weight * raw + bias)
+    weight, share, bias = fit_stack(raw, base.log_odds, labels)
+    models = fit_trees(features, labels, seed), fit_linear(features, labels)
+    reranker = Reranker(*models, vocabulary, lexical, cuts, weight, share, bias, cross)
+    return FittedReranker(reranker, reranker.log_odds(raw, base.log_odds))
 
 
 def out_of_fold_logits(
     features: Features, labels: NDArray[np.bool_], groups: NDArray[np.int64], seed: int, folds: int = FOLDS
 ) -> Logits:
-    """(n,) logits of labelled pairs, each from trees that saw no pair of its group (its left text)."""
-    logits = np.empty(len(labels), np.float64)
+    """(n,) logits of labelled pairs, each from models that saw no pair of its group (its left text).
+
+    Where the other folds hold one class only, the smoothed rate of all labels stands for what they would say.
+    """
+    rate = (labels.sum() + 0.5) / (len(labels) + 1.0)
+    logits = np.full(len(labels), float(logit(rate)))
     fold = fold_of(groups, seed, folds)
     for one in range(folds):
         out = fold == one
-        if out.any():
-            logits[out] = fit_trees(features[~out], labels[~out], seed).logits(features[out])
+        rest = labels[~out]
+        if out.any() and rest.any() and not rest.all():
+            models = fit_trees(features[~out], rest, seed), fit_linear(features[~out], rest)
+            logits[out] = (models[0].logits(features[out]) + models[1].logits(features[out])) / 2
     return logits
+
+
+def fit_stack(
+    logits: Logits, base_log_odds: NDArray[np.float64], labels: NDArray[np.bool_]
+) -> tuple[float, float, float]:
+    """Weights of the re-ranker's logits and of the bi-encoder's log-odds, neither negative, and a bias.
+
+    Cross-entropy with a Gaussian prior on the weights around 1 and 0, so that few labels leave them there.
+    """
+    from scipy.optimize import minimize
+
+    columns = np.stack([logits, np.clip(base_log_odds, -20, 20), np.ones(len(labels))], axis=1)
+    signs, centre = np.where(labels, 1.0, -1.0), np.array([1.0, 0.0, 0.0])
+    precision = np.array([1.0, 1.0, 0.0]) / STACK_SPREAD**2
+
+    def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        margin = signs * (columns @ weights)
+        off = weights - centre
+        value = float(np.logaddexp(0.0, -margin).sum() + (precision * off * off).sum() / 2)
+        slope = -(columns * (signs * sigmoid(-margin))[:, None]).sum(axis=0) + precision * off
+        return value, slope
+
+    found = minimize(loss, centre, jac=True, method="L-BFGS-B", bounds=[(0.05, 5), (0, 5), (-10, 10)])
+    weight, base, bias = found.x.tolist()
+    return weight, base, bias
+
+
+def _competing(space: PairSpace, ids: Ids, labelled: Ids) -> NDArray[np.bool_]:
+    """Which candidates share a text with a labelled pair: no others matter to its description."""
+    left, right = pair_rows(ids)
+    texts = [np.unique(side) for side in pair_rows(labelled)]
+    if space.symmetric:
+        both = np.union1d(*texts)
+        return np.asarray(is_member(left, both) | is_member(right, both))
+    return np.asarray(is_member(left, texts[0]) | is_member(right, texts[1]))

@@ -1,4 +1,4 @@
-"""Writes and reads a re-ranker: trees as safetensors, vocabulary as JSON, cross-encoders as folders."""
+"""Writes and reads a re-ranker: arrays as safetensors, vocabulary as JSON, cross-encoders as folders."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import numpy as np
 
 from pairsieve.errors import InputError
 from pairsieve.files import write_json
-from pairsieve.reranker import Reranker
+from pairsieve.reranker import Cuts, Reranker
 from pairsieve.reranker.features import KINDS, Vocabulary, feature_count
+from pairsieve.reranker.lexical import BUCKETS, LexicalEncoder
+from pairsieve.reranker.linear import Linear
 from pairsieve.reranker.trees import Trees
 
 RERANKER_FILE = "reranker.json"
 _TREES_FILE = "reranker-trees.safetensors"
+_ARRAYS_FILE = "reranker-arrays.safetensors"
 _VOCABULARY_FILE = "reranker-vocabulary.json"
+_NUMBERS = ("weight", "base", "bias")
 
 
 def save_reranker(folder: Path, reranker: Reranker) -> None:
@@ -22,13 +26,16 @@ def save_reranker(folder: Path, reranker: Reranker) -> None:
     from safetensors.numpy import save_file
 
     save_file(reranker.trees.arrays(), str(folder / _TREES_FILE))
+    arrays = {"weights": reranker.linear.weights, "bias": reranker.linear.bias}
+    save_file({**arrays, "rarity": reranker.lexical.rarity}, str(folder / _ARRAYS_FILE))
     vocabulary = reranker.vocabulary
     counts = {kind.__name__: count for kind, count in zip(KINDS, vocabulary.counts)}
     write_json(folder / _VOCABULARY_FILE, {"texts": vocabulary.texts, "counts": counts})
     for at, cross in enumerate(reranker.cross_encoders):
         cross.save(folder / f"cross-encoder-{at}")
-    about = {"weight": reranker.weight, "bias": reranker.bias, "neighbours": reranker.neighbours}
-    write_json(folder / RERANKER_FILE, {**about, "cross_encoders": len(reranker.cross_encoders)})
+    numbers = {name: getattr(reranker, name) for name in _NUMBERS}
+    cuts = {"cosine_cut": reranker.cuts.cosine, "mean_cut": reranker.cuts.mean}
+    write_json(folder / RERANKER_FILE, {**numbers, **cuts, "cross_encoders": len(reranker.cross_encoders)})
 
 
 def load_reranker(folder: Path, device: str | None = None) -> Reranker:
@@ -45,13 +52,22 @@ def load_reranker(folder: Path, device: str | None = None) -> Reranker:
         words = json.loads((folder / _VOCABULARY_FILE).read_text(encoding="utf-8"))
         vocabulary = Vocabulary(int(words["texts"]), tuple(words["counts"][kind.__name__] for kind in KINDS))
         trees = Trees.of(load_file(str(folder / _TREES_FILE)))
-        weight, bias, neighbours = float(about["weight"]), float(about["bias"]), int(about["neighbours"])
+        arrays = load_file(str(folder / _ARRAYS_FILE))
+        linear, lexical = Linear(arrays["weights"], arrays["bias"]), LexicalEncoder(arrays["rarity"])
+        weight, base, bias = (float(about[name]) for name in _NUMBERS)
+        cuts = Cuts(float(about["cosine_cut"]), float(about["mean_cut"]))
         crosses = int(about["cross_encoders"])
-        check_trees(trees, feature_count(1 + (crosses > 0)))
-        if not np.isfinite([weight, bias]).all() or neighbours < 1:
-            raise ValueError(f"weight {weight}, bias {bias} and {neighbours} neighbours are no re-ranker")
+        columns = feature_count(2 + (crosses > 0))
+        check_trees(trees, columns)
+        if linear.weights.shape != (columns,) or linear.bias.shape != (1,):
+            raise ValueError(f"{linear.weights.shape} weights for {columns} columns")
+        if lexical.rarity.shape != (BUCKETS,):
+            raise ValueError(f"rarity of {lexical.rarity.shape} buckets")
+        every = [weight, base, bias, cuts.cosine, cuts.mean, *linear.weights, *linear.bias, *lexical.rarity]
+        if not np.isfinite(every).all():
+            raise ValueError("a weight, cut or rarity is infinite or not a number")
         cross = tuple(load_cross(folder / f"cross-encoder-{at}", device) for at in range(crosses))
-        return Reranker(trees, vocabulary, weight, bias, neighbours, cross)
+        return Reranker(trees, linear, vocabulary, lexical, cuts, weight, base, bias, cross)
     except (OSError, KeyError, ValueError, TypeError, SafetensorError) as error:
         what, remedy = "the re-ranker cannot be read", "Export it again"
         raise InputError(what, where=str(folder), why=str(error), remedy=remedy) from error
@@ -65,12 +81,11 @@ def check_trees(trees: Trees, columns: int) -> None:
     nodes = len(trees.column)
     inner = np.flatnonzero(trees.column >= 0)
     children = np.stack([trees.left[inner], trees.right[inner]])
-    if trees.baseline.shape != (1,) or any(len(a) != nodes for a in list(trees.arrays().values())[2:]):
+    if any(len(a) != nodes for a in list(trees.arrays().values())[1:]):
         raise ValueError("the arrays of the trees differ in length")
     if (trees.column >= columns).any() or (trees.roots < 0).any() or (trees.roots >= nodes).any():
         raise ValueError(f"a tree reads a column or node that does not exist, of {columns} and {nodes:,}")
     if (children <= inner).any() or (children >= nodes).any():
         raise ValueError(f"a tree leads to a node that does not exist or stands before it, of {nodes:,}")
-    # A threshold may be infinite: such a node tells missing values from all others.
-    if np.isnan(trees.threshold).any() or not np.isfinite([*trees.baseline, *trees.value]).all():
+    if not np.isfinite(trees.threshold).all() or not np.isfinite(trees.value).all():
         raise ValueError("a value of the trees is infinite or not a number")

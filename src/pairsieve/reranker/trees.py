@@ -1,4 +1,4 @@
-"""Gradient-boosted trees as plain arrays: fitted by scikit-learn, evaluated and stored without it."""
+"""Extremely randomised trees (Geurts et al. 2006) as plain arrays: fitted by scikit-learn, stored without it."""
 
 from __future__ import annotations
 
@@ -13,32 +13,35 @@ from numpy.typing import NDArray
 Features = NDArray[np.float32]
 Logits = NDArray[np.float64]
 
+COUNT = 200  # trees
+_SURE = 0.005  # no mean of leaves says more than 1 - this
+
 
 @dataclass(frozen=True, eq=False)
 class Trees:
-    """The logit of a row is the baseline plus the value of the leaf it reaches in every tree.
+    """The probability of a row is the mean value of the leaves it reaches.
 
     All nodes of all trees stand one behind the other; `roots` (trees,) are their first ones. A node sends a
-    row to `left` where its column is at most `threshold` (or missing, where `missing_left`), else to `right`.
+    row to `left` where its column is at most `threshold`, else to `right`.
     """
 
-    baseline: NDArray[np.float64]  # (1,)
     roots: NDArray[np.int64]
     column: NDArray[np.int64]  # (nodes,); -1 for a leaf
     threshold: NDArray[np.float64]
-    missing_left: NDArray[np.bool_]
     left: NDArray[np.int64]
     right: NDArray[np.int64]
-    value: NDArray[np.float64]
+    value: NDArray[np.float64]  # the share of matches in a leaf
 
     def logits(self, features: Features) -> Logits:
         """(n,) logits of described pairs (n, columns)."""
         from pairsieve.reranker.kernel import add_leaves
 
-        out: Logits = np.full(len(features), self.baseline[0])
-        _, *nodes = self.arrays().values()  # in the order of the fields, as the loop takes them
-        add_leaves(np.ascontiguousarray(features, np.float32), *nodes, out)
-        return out
+        out: Logits = np.zeros(len(features))
+        # In the order of the fields, as the loop takes them.
+        add_leaves(np.ascontiguousarray(features, np.float32), *self.arrays().values(), out)
+        rate = np.clip(out / max(len(self.roots), 1), _SURE, 1.0 - _SURE)
+        logits: Logits = np.log(rate / (1.0 - rate))
+        return logits
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays by name, as `Trees.of` takes them."""
@@ -50,41 +53,34 @@ class Trees:
 
 
 def fit_trees(features: Features, labels: NDArray[np.bool_], seed: int) -> Trees:
-    """Trees fitted to labelled pairs: features (n, columns) with nan for missing, labels (n,) bool."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
+    """Trees fitted to labelled pairs: features (n, columns), labels (n,) bool, both classes among them."""
+    from sklearn.ensemble import ExtraTreesClassifier
 
-    model = HistGradientBoostingClassifier(
-        max_iter=150,
-        max_depth=4,
-        learning_rate=0.07,
-        l2_regularization=1.0,
-        min_samples_leaf=max(2, min(20, len(labels) // 100)),
-        early_stopping=False,
-        random_state=seed,
-    )
-    # A column that no labelled pair has a value in (no text ends in a number) cannot be cut anywhere.
-    columns = np.flatnonzero(~np.isnan(features).all(axis=0))
-    with _one_thread():
-        model.fit(features[:, columns], labels)
-    trees = [predictor.nodes for (predictor,) in model._predictors]
-    roots = np.cumsum([0, *map(len, trees)])[:-1]
-    nodes = np.concatenate(trees)
-    offset = np.repeat(roots, [len(tree) for tree in trees])
-    leaf = nodes["is_leaf"].astype(bool)
+    model = ExtraTreesClassifier(COUNT, min_samples_leaf=2, random_state=seed, n_jobs=1)
+    with one_thread():
+        model.fit(features, labels)
+    trees = [estimator.tree_ for estimator in model.estimators_]
+    sizes = [tree.node_count for tree in trees]
+    roots = np.cumsum([0, *sizes])[:-1]
+    offset = np.repeat(roots, sizes)
+
+    def joined(name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(tree, name) for tree in trees])
+
+    leaf = joined("children_left") < 0
+    counts = np.concatenate([tree.value[:, 0, :] for tree in trees])
     return Trees(
-        np.asarray(model._baseline_prediction, np.float64).reshape(1),
         roots.astype(np.int64),
-        np.where(leaf, -1, columns[np.where(leaf, 0, nodes["feature_idx"])]).astype(np.int64),
-        nodes["num_threshold"].astype(np.float64),
-        nodes["missing_go_to_left"].astype(bool),
-        (nodes["left"] + offset).astype(np.int64),
-        (nodes["right"] + offset).astype(np.int64),
-        nodes["value"].astype(np.float64),
+        np.where(leaf, -1, joined("feature")).astype(np.int64),
+        np.where(leaf, 0.0, joined("threshold")).astype(np.float64),
+        np.where(leaf, 0, joined("children_left") + offset).astype(np.int64),
+        np.where(leaf, 0, joined("children_right") + offset).astype(np.int64),
+        counts[:, 1] / counts.sum(axis=1),
     )
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Few rows: threads would only wait for each other, and sums would depend on how many there are."""
     from threadpoolctl import threadpool_limits
 

@@ -33,14 +33,14 @@ def out_of_fold_scores(
     fold: NDArray[np.int64],
     rng_of: Callable[[int], np.random.Generator],
     also: tuple[Ids, Mask] | None = None,
-) -> NDArray[np.float64]:
-    """(n,) scores of labelled pairs, each from a learner fitted without its fold.
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(n,) scores of labelled pairs, each from a learner fitted without its fold, and their plain cosines.
 
     frozen: the frozen encoder's rows of both sides, where the learner learns from these. also: further pairs
     to learn from; those with a left text of the fold left out are left out with it.
     """
     left, right = pair_rows(ids)
-    scores = np.zeros(len(ids))
+    scores, cosines = np.zeros(len(ids)), np.zeros(len(ids))
     for one in np.unique(fold).tolist():
         out = fold == one
         learn_ids, learn_labels = ids[~out], labels[~out]
@@ -55,7 +55,9 @@ def out_of_fold_scores(
         if corrected.lengths:
             products = products * corrected.lengths[0][left[out]] * corrected.lengths[1][right[out]]
         scores[out] = products
-    return scores
+        plain = [rows_of(places, side, plain=True) for side, places in enumerate((left[out], right[out]))]
+        cosines[out] = np.einsum("nd,nd->n", *(rows.astype(np.float64) for rows in plain))
+    return scores, cosines
 
 
 def _rows(
@@ -65,8 +67,9 @@ def _rows(
     corrected: CorrectedRows,
     places: NDArray[np.int64],
     side: int,
+    plain: bool = False,
 ) -> Floats:
-    """The rows of some texts of a side, smoothed with the nearest that the round's own rows name."""
+    """The rows of some texts of a side, smoothed with the nearest that the round's own rows name, or plain."""
 
     def rows_at(places: NDArray[np.int64], side: int) -> Floats:
         name = "right" if side else "left"
@@ -76,7 +79,7 @@ def _rows(
         return matcher.embed([texts[side][row] for row in distinct.tolist()], name)[back]
 
     rows = rows_at(places, side)
-    if not corrected.nearest:
+    if plain or not corrected.nearest:
         return rows
     two = len(corrected.nearest) == 2  # else both sides are one collection, whose nearest are its own texts
     at = side if two else 0

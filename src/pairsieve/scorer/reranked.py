@@ -1,4 +1,4 @@
-"""A scan of all pairs in which candidates are scored by re-ranker and bi-encoder, the rest by the latter.
+"""A scan of all pairs in which candidates have the re-ranker's scores, the rest the bi-encoder's.
 
 Both are log-odds z, mapped to z / (1 + |z|) so that scores lie between -1 and 1. The bi-encoder's part is a
 monotone map of its own score, so counts over all pairs stay exact: those of the underlying scan, less the
@@ -28,26 +28,15 @@ def squash(log_odds: NDArray[Any]) -> Scores:
     return squashed
 
 
-def combined(
-    weight: float, bias: float, scores: NDArray[Any], log_odds: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """(n,) log-odds of candidates: the mean of the re-ranker's and of the bi-encoder's, from its scores.
-
-    Few labels give the trees few leaves, and candidates then tie; the bi-encoder keeps them in order.
-    """
-    mean: NDArray[np.float64] = (log_odds + weight * np.asarray(scores, np.float64) + bias) / 2
-    return mean
-
-
 class RerankedScan:
-    """The `Scan` of a space whose candidates `ids` (sorted) have the re-ranker's `log_odds` (n,) as well."""
+    """The `Scan` of a space whose candidates `ids` (sorted) have the re-ranker's `log_odds` (n,)."""
 
     def __init__(
         self, base: Scan, weight: float, bias: float, ids: Ids, log_odds: NDArray[np.float64]
     ) -> None:
         self.base, self.space, self.device = base, base.space, base.device
         alone = base.scores(ids)  # where candidates would stand by the bi-encoder alone
-        self.ids, self.own = ids, squash(combined(weight, bias, alone, log_odds))
+        self.ids, self.own = ids, squash(log_odds)
         self._weight, self._bias, self._in_base = weight, bias, np.sort(alone)
         self._sorted = np.sort(self.own)
 

@@ -42,9 +42,9 @@ class Scorer:
     """Trained matcher, corrections, calibration and re-ranker.
 
     Without a re-ranker a pair's score is the product of its corrected rows (its cosine, where there are no
-    corrections), and its log-odds are `weight · score + bias`. With one, a candidate has the mean z of these
-    and the re-ranker's log-odds, all other pairs z from the bi-encoder alone; the score is z / (1 + |z|). It
-    lies between -1 and 1, and is above 0 where a match is more likely than not.
+    corrections), and its log-odds are `weight · score + bias`. With one, a candidate has the re-ranker's
+    log-odds z, which weigh these in, and every other pair z from the bi-encoder alone; the score is
+    z / (1 + |z|). It lies between -1 and 1, and is above 0 where a match is more likely than not.
     """
 
     matcher: Matcher
@@ -70,8 +70,9 @@ class Scorer:
         if self.reranker is not None:
             for name, array in self.reranker.trees.arrays().items():
                 digest.update(name.encode() + array.tobytes())
-            rest = [self.reranker.weight, self.reranker.bias, len(self.reranker.cross_encoders)]
-            digest.update(repr(rest).encode())
+            digest.update(self.reranker.linear.weights.tobytes() + self.reranker.lexical.rarity.tobytes())
+            numbers = [self.reranker.weight, self.reranker.base, self.reranker.bias, self.reranker.cuts]
+            digest.update(repr([*numbers, len(self.reranker.cross_encoders)]).encode())
         return digest.hexdigest()
 
     def log_odds(self, scores: NDArray[Any]) -> NDArray[np.float64]:
@@ -159,8 +160,10 @@ def score_space(
     from pairsieve.scorer.reranked import RerankedScan
 
     reranker = scorer.reranker
-    reranked = memo("candidates", lambda: rerank(reranker, cosine_scan, space, texts, *rows))
-    scan = RerankedScan(base, scorer.weight, scorer.bias, reranked["ids"], reranked["log_odds"])
+    reranked = memo("candidates", lambda: rerank(reranker, cosine_scan, space, texts, rows))
+    alone = scorer.bi_encoder().log_odds(base.scores(reranked["ids"]))
+    log_odds = reranker.log_odds(reranked["logits"], alone)
+    scan = RerankedScan(base, scorer.weight, scorer.bias, reranked["ids"], log_odds)
     return ScoredSpace(scorer, corrected, base, scan, reranked["ids"])
 
 
