@@ -45,7 +45,7 @@ FORMATS: dict[str, int] = {
     "nearby": 1,
     "out-of-fold": 1,
     "reranker": 1,
-    "served-neighbours": 1,  # of the texts that a service holds
+    "served-neighbours": 2,  # of the texts that a service holds, with candidates and lexical rows
     "selection": 1,  # the pairs that a round asks about
     "tokens": 1,
 }

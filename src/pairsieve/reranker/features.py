@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.pairs import Ids, PairSpace, pair_rows
+from pairsieve.pairs import Ids, Mask, PairSpace, pair_rows
 from pairsieve.reranker.trees import Features
 
 _MOST_TEXTS = 1 << 16  # texts that are kept taken apart, about a kilobyte each
@@ -139,12 +139,7 @@ class TextReader:
         ]
         both = tuple((rows[0], rows[-1]) for rows in pieces)
         return TextPieces(
-            space,
-            both,
-            rarity,
-            (values[0], values[-1]),
-            (lengths[0], lengths[-1]),
-            (same[0], same[-1]),
+            space, both, rarity, (values[0], values[-1]), (lengths[0], lengths[-1]), (same[0], same[-1])
         )
 
     def _columns(self, kind: int, text: str) -> NDArray[np.int64]:
@@ -171,26 +166,45 @@ def feature_count(scores: int) -> int:
     return 3 * scores + 5 * len(KINDS) + 4
 
 
-def describe(pieces: TextPieces, ids: Ids, scores: Sequence[NDArray[np.floating]]) -> Features:
+class Leads(Protocol):
+    """How far pairs stand above their competitors."""
+
+    def of(self, column: int, values: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """Two columns of leads in `values` (n,), which are column `column` of `compared_values`."""
+
+
+def describe(
+    pieces: TextPieces, ids: Ids, scores: Sequence[NDArray[np.floating]], leads: Leads | None = None
+) -> Features:
     """(n, columns) float32 description of the candidate pairs `ids` (n,), sorted and distinct.
 
     `scores`: cosines of the pairs (n,) by the bi-encoder, by lexical rows, and further scores such as a
-    cross-encoder's. Competitors are looked for among `ids` only, so give all candidates of a text at once.
+    cross-encoder's. Competitors are looked for among `ids` only, so give all candidates of a text at once;
+    or give `leads`, where more is known of the competitors.
     """
     from pairsieve.reranker.kernel import compare_numbers
 
     left, right = pair_rows(ids)
-    leads = _Leads(pieces, left, right)
+    leads = leads or _LeadsAmong(pieces, left, right)
     columns: list[NDArray[Any]] = []
-    for values in scores:
-        columns += [values, *leads.of(np.asarray(values, np.float64))]
+    for at, values in enumerate(scores):
+        columns += [values, *leads.of(at, np.asarray(values, np.float64))]
     for kind in range(len(KINDS)):
         cosine, shares = _agreement(pieces, kind, left, right)
-        columns += [cosine, *shares, *leads.of(cosine)]
+        columns += [cosine, *shares, *leads.of(len(scores) + kind, cosine)]
     numbers = np.empty((len(ids), 3), np.float64)
     compare_numbers(*pieces.numbers[0], *pieces.numbers[1], left, right, numbers)
     columns += [*numbers.T, np.abs(pieces.lengths[0][left] - pieces.lengths[1][right])]
     return np.stack(columns, axis=1).astype(np.float32)
+
+
+def compared_values(
+    pieces: TextPieces, ids: Ids, scores: Sequence[NDArray[np.floating]]
+) -> NDArray[np.float64]:
+    """(n, scores + kinds): the values of pairs `ids` in which candidates compete."""
+    left, right = pair_rows(ids)
+    kinds = [_agreement(pieces, kind, left, right)[0] for kind in range(len(KINDS))]
+    return np.stack([*scores, *kinds], axis=1).astype(np.float64)
 
 
 def text_agreement(pieces: TextPieces, ids: Ids) -> Features:
@@ -203,7 +217,7 @@ def text_agreement(pieces: TextPieces, ids: Ids) -> Features:
     return np.stack(columns, axis=1).astype(np.float32)
 
 
-class _Leads:
+class _LeadsAmong:
     """How far each pair's value stands above the best other candidate of its left and of its right text.
 
     A candidate with the same text as the pair's own is no competitor. In one collection all candidates of a
@@ -219,30 +233,51 @@ class _Leads:
         else:
             self._sides = [(left, same[1]), (right, same[0])]
 
-    def of(self, values: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    def of(self, column: int, values: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         if not self._one:
-            return [_lead(*side, values) for side in self._sides]
-        lead = _lead(*self._sides[0], np.concatenate([values, values])).reshape(2, -1)
-        return [lead.min(axis=0), lead.max(axis=0)]
+            return [lead(*side, values) for side in self._sides]
+        both = lead(*self._sides[0], np.concatenate([values, values])).reshape(2, -1)
+        return [both.min(axis=0), both.max(axis=0)]
 
 
-def _lead(
+def best_two(
+    node: NDArray[np.int64], partner: NDArray[np.int64], values: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of each node, ascending: where its best value stands, and the best with another partner text; -1: none.
+
+    node (n,): whose candidate a pair is. partner (n,): equal where texts of the other side are.
+    """
+    order = np.lexsort((partner, -values, node))
+    starts = np.flatnonzero(np.diff(node[order], prepend=-1))
+    owner = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(node))))
+    first = order[starts]
+    others = np.flatnonzero(partner[order] != partner[first][owner])
+    owners, at = np.unique(owner[others], return_index=True)
+    second = np.full(len(first), -1, np.int64)
+    second[owners] = order[others[at]]
+    return first, second
+
+
+def lead(
     node: NDArray[np.int64], partner: NDArray[np.int64], values: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    if not len(node):
-        return np.empty(0, np.float64)
-    order = np.lexsort((partner, -values, node))
-    node, partner, ranked = node[order], partner[order], values[order]
-    first = np.flatnonzero(np.diff(node, prepend=-1))
-    owner = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(node))))
-    best, champion = ranked[first], partner[first]
-    others = np.flatnonzero(partner != champion[owner])
-    owners, at = np.unique(owner[others], return_index=True)
-    second = best - 1.0
-    second[owners] = ranked[others[at]]
-    lead = np.empty(len(node), np.float64)
-    lead[order] = ranked - np.where(partner == champion[owner], second[owner], best[owner])
-    return lead
+    """(n,) how far each value stands above the best of the same node with another partner text."""
+    first, second = best_two(node, partner, values)
+    owner = np.searchsorted(node[first], node)
+    seconds = np.append(values, -np.inf)[second]
+    return lead_over(values, values[first][owner], seconds[owner], partner == partner[first][owner])
+
+
+def lead_over(
+    values: NDArray[np.float64], best: NDArray[np.float64], second: NDArray[np.float64], same: Mask
+) -> NDArray[np.float64]:
+    """Leads (n,) over the best two of a node: over the second where `same`, the partner text is the best's.
+
+    -inf is none: then all candidates of the node have one text, and the best of them leads by 1.
+    """
+    alone = np.isneginf(second) & (same | np.isneginf(best))
+    rival = np.where(alone, np.maximum(best, values) - 1.0, np.where(same, second, best))
+    return np.asarray(values - rival, np.float64)
 
 
 def _agreement(

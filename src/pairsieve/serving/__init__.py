@@ -3,8 +3,9 @@
 service.py   `Service`: match, add, remove; one worker gathers what waits into batches
 opening.py   a campaign or an exported scorer becomes a scorer, a collection and its embeddings
 index.py     exact search by the scorer                held.py      held texts, their exact neighbours
-reranking.py the re-ranker's log-odds of a query       record.py    additions and removals, kept on disk
-queue.py     what waits, how much may wait             app.py       the HTTP application; metrics.py, guide.py
+reranking.py the re-ranker's logits of a query         candidates.py held texts' candidate partners
+record.py    additions and removals, kept on disk      queue.py     what waits, how much may wait
+app.py       the HTTP application; metrics.py, guide.py
 
 with Service.open(Path("mine")) as service:
     service.add("q-17", "How do I change my password?")

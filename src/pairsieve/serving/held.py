@@ -53,6 +53,15 @@ def exact_products(one: Floats, other: Floats, *, unit: bool) -> Floats:
     return found
 
 
+def pair_cosines(one: Floats, other: Floats, rows: Rows, columns: Rows) -> Floats:
+    """(n,) cosines of the rows (n,) of one matrix with the columns (n,) of another, as a scan rounds them."""
+    found = np.empty(len(rows), np.float32)
+    for first in range(0, len(rows), _PAIRS_AT_ONCE):
+        at = slice(first, first + _PAIRS_AT_ONCE)
+        found[at] = exact_products(one[rows[at]], other[columns[at]], unit=True)
+    return found
+
+
 def nearest_rows(
     queries: Floats, matrix: Floats, alive: Mask, count: int, own: Rows | None = None
 ) -> tuple[Rows, Floats]:
@@ -203,13 +212,20 @@ class HeldTexts:
     """
 
     def __init__(
-        self, keys: Sequence[str], texts: Sequence[str], rows: Floats, smoothing: bool = False
+        self,
+        keys: Sequence[str],
+        texts: Sequence[str],
+        rows: Floats,
+        smoothing: bool = False,
+        lexical: Floats | None = None,
     ) -> None:
+        """lexical (n, w): where candidates are looked for by lexical rows too."""
         self.width = int(rows.shape[1])
         self.used = len(keys)
         capacity = max(_LEAST_CAPACITY, self.used + self.used // 8)
         self._plain = _grown(rows, capacity)
         self._smooth = self._plain.copy() if smoothing else self._plain
+        self._lexical = _grown(rows[:, :0] if lexical is None else lexical, capacity)
         self._lengths = np.ones(capacity, np.float32)
         self._alive: Mask = np.arange(capacity) < self.used
         self.keys, self.texts = list(keys), list(texts)
@@ -233,6 +249,11 @@ class HeldTexts:
         return Matrix(self._smooth[: self.used], self.alive)
 
     @property
+    def lexical(self) -> Floats:
+        """Lexical rows (n, w); w is 0 without any."""
+        return self._lexical[: self.used]
+
+    @property
     def lengths(self) -> Floats:
         return self._lengths[: self.used]
 
@@ -249,10 +270,12 @@ class HeldTexts:
         """The oldest row that holds a text; -1 for none."""
         return self._rows_with.get(text, [-1])[0]
 
-    def add(self, key: str, text: str, row: Floats) -> int:
+    def add(self, key: str, text: str, row: Floats, lexical: Floats | None = None) -> int:
         """Put a text in and return its row; the earlier text of the key must be out, and room made."""
         at = self.used
         self._plain[at] = self._smooth[at] = row
+        if lexical is not None:
+            self._lexical[at] = lexical
         self._lengths[at], self._alive[at] = 1.0, True
         self.keys.append(key)
         self.texts.append(text)
@@ -283,6 +306,7 @@ class HeldTexts:
         separate = self._smooth is not self._plain
         self._plain = _grown(self._plain[kept], capacity)
         self._smooth = _grown(self._smooth[kept], capacity) if separate else self._plain
+        self._lexical = _grown(self._lexical[kept], capacity)
         lengths, self._lengths = self._lengths[kept], np.ones(capacity, np.float32)
         self._lengths[: len(kept)] = lengths
         self._alive = np.arange(capacity) < len(kept)

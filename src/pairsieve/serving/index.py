@@ -19,7 +19,7 @@ import numpy as np
 from pairsieve.pairs import AllPairs, CrossPairs, PairSpace, Rows
 from pairsieve.scorer.corrections import Arrays, Corrections, Memo, compute
 from pairsieve.scorer.hubness import competitors, density
-from pairsieve.scorer.reranked import combined, squash
+from pairsieve.scorer.reranked import squash
 from pairsieve.scorer.smoothing import smoothed, smoothed_all
 from pairsieve.serving.held import (
     MOST_SCORES,
@@ -32,7 +32,7 @@ from pairsieve.serving.held import (
     products,
 )
 from pairsieve.serving.record import Change
-from pairsieve.serving.reranking import QueryReranker
+from pairsieve.serving.reranking import NOTHING_FOUND, Found, QueryReranker
 
 if TYPE_CHECKING:
     from pairsieve.scorer import Scorer
@@ -79,7 +79,8 @@ class Index:
     ) -> None:
         """scorer: None is the plain cosine within one collection. asking: known texts of the other side of
         two collections. side: that of `answering`, 0 left or 1 right. device: of scans. `memo(kind, build)`
-        may keep the lists of neighbours ("plain", "smoothed") that the first state is made from."""
+        may keep the lists of neighbours ("plain", "smoothed") and the candidates ("candidates") that the
+        first state is made from."""
         self.scorer, self.corrections = scorer, Corrections(True) if scorer is None else scorer.corrections
         self.one, self.width, self._device = self.corrections.symmetric, answering.width, device
         self.answering = answering
@@ -88,15 +89,16 @@ class Index:
         self.side = 0 if self.one else side
         self._sides = [answering, self.asking] if len(self.asking) and not self.one else [answering]
         reranker = None if scorer is None else scorer.reranker
-        self._neighbours = max(1, reranker.neighbours if reranker else 1)
         self._plain_lists: list[NeighbourTable] = []  # of each of the sides; none where no askers are known
         self._smooth_lists: list[NeighbourTable] = []
         if self.one or len(self._sides) == 2:
-            if any(self.corrections.smoothing) or reranker:
-                self._plain_lists = [NeighbourTable(self._neighbours, self.one) for _ in self._sides]
+            if any(self.corrections.smoothing):
+                self._plain_lists = [NeighbourTable(1, self.one) for _ in self._sides]
             if any(self.corrections.hubness):
                 self._smooth_lists = [NeighbourTable(competitors(self.one), self.one) for _ in self._sides]
-        self._reranker = None if reranker is None else QueryReranker(reranker, self.one, self.side)
+        self._reranker = None
+        if reranker is not None:
+            self._reranker = QueryReranker(reranker, self.asking, answering, self.side)
         self._build(memo)
 
     def __len__(self) -> int:
@@ -125,6 +127,9 @@ class Index:
         if not len(self) or not queries or count < 1:
             return [[] for _ in queries]
         rows = self._query_rows(queries)
+        candidates = (
+            [NOTHING_FOUND] * len(queries) if self._reranker is None else self._reranker.find(queries)
+        )
         step = max(1, MOST_SCORES // self.answering.used)
         found: list[list[tuple[str, str, float]]] = []
         for first in range(0, len(queries), step):
@@ -132,8 +137,8 @@ class Index:
             lines = products(rows[at], self.answering.smooth.rows)
             lines *= self.answering.lengths
             lines[:, ~self.answering.alive] = -np.inf
-            for query, row, line in zip(queries[at], rows[at], lines):
-                found.append(self._ranked(query, row, line, count))
+            for query, row, line, some in zip(queries[at], rows[at], lines, candidates[at]):
+                found.append(self._ranked(query, row, line, some, count))
         return found
 
     def _query_rows(self, queries: Sequence[Query]) -> Floats:
@@ -153,32 +158,32 @@ class Index:
             rows[new] *= self.corrections.lengths(density(cosines), side)[:, None]
         return rows
 
-    def _ranked(self, query: Query, row: Floats, line: Floats, count: int) -> list[tuple[str, str, float]]:
-        """The best by `line` (n,), float32 products, each scored again by itself, so that neither its place
-        in the matrix nor the other queries of a batch can change the order."""
+    def _ranked(
+        self, query: Query, row: Floats, line: Floats, candidates: Found, count: int
+    ) -> list[tuple[str, str, float]]:
+        """The best of the candidates, and of the others by `line` (n,), float32 products.
+
+        Each is scored again by itself, so that neither its place in the matrix nor the other queries of a
+        batch can change the order.
+        """
         held, best = self.answering, list[tuple[str, str, float]]()
         if self.one and query.held >= 0:
             line[query.held] = -np.inf
             if query.itself:
                 best.append((held.keys[query.held], held.texts[query.held], 1.0))
-        candidates, log_odds = np.empty(0, np.int64), np.empty(0)
-        if self._reranker is not None:
-            lists = [table.columns[:, : self._neighbours] for table in self._plain_lists]
-            bounds = np.full(held.used, np.inf, np.float32)  # no list has room for a text that nobody asks
-            if self._plain_lists:
-                bounds = self._plain_lists[0].cosines[:, self._neighbours - 1]
-            candidates, log_odds = self._reranker.log_odds(query, self.asking, held, lists, bounds)
-            line[candidates] = -np.inf
+        line[candidates.rows] = -np.inf
         near = self._nearest_by(line, count)
         lengths = any(self.corrections.hubness)
         scores = exact_products(row[None], held.stretched(near), unit=not lengths).astype(np.float64)
         if self._reranker is not None:
             assert self.scorer is not None
-            mapped = squash(self.scorer.weight * scores + self.scorer.bias)
-            near = np.concatenate([near, candidates])
-            alone = exact_products(row[None], held.stretched(candidates), unit=not lengths)
-            both = combined(self.scorer.weight, self.scorer.bias, alone, log_odds)
-            scores = np.concatenate([mapped, squash(both)]).astype(np.float64)
+            alone = exact_products(row[None], held.stretched(candidates.rows), unit=not lengths)
+            logits = self._reranker.logits(query, candidates)
+            bi_encoder = self.scorer.bi_encoder()
+            log_odds = self._reranker.reranker.log_odds(logits, bi_encoder.log_odds(alone))
+            near = np.concatenate([near, candidates.rows])
+            both = np.concatenate([bi_encoder.log_odds(scores), log_odds])
+            scores = squash(both).astype(np.float64)
         order = np.lexsort((near, -np.round(scores, DECIMALS)))[: count - len(best)]
         scores = np.minimum(scores, 1.0)  # a new text may be nearer to a lonely text than all that are held
         places = zip(near[order].tolist(), scores[order].tolist())
@@ -204,12 +209,16 @@ class Index:
             for tables in (self._plain_lists, self._smooth_lists):
                 for at, table in enumerate(tables):
                     table.renumber(None if at else kept, number if at or self.one else None)
+            if self._reranker is not None:
+                self._reranker.table.renumber(kept, number)
         changed: set[int] = set()
+        texts = [change.text for change in changes if change.text is not None]
+        lexical = iter([None] * len(texts) if self._reranker is None else self._reranker.lexical(texts))
         for change in changes:
             changed.add(held.remove(change.key))
             if change.text is not None:
                 assert change.row is not None
-                changed.add(held.add(change.key, change.text, change.row))
+                changed.add(held.add(change.key, change.text, change.row, next(lexical)))
         changed.discard(-1)
         if len(changed) > REBUILD_FROM + len(held) // 8:
             held.compact(0)
@@ -224,7 +233,7 @@ class Index:
         return self.side if at == 0 or self.one else 1 - self.side
 
     def _update(self, changed: Rows) -> None:
-        """Neighbours, smoothed rows, densities and lengths after answering rows were added or removed."""
+        """Neighbours, smoothed rows, lengths and candidates after answering rows were added or removed."""
         sides = self._sides
         changes = [changed, np.empty(0, np.int64)][: len(sides)]
         moved = [
@@ -238,6 +247,8 @@ class Index:
         for at, table in enumerate(self._smooth_lists):
             table.update(sides[at].smooth, self._partner(at).smooth, changes[at], changes[-1 - at])
         self._stretch()
+        if self._reranker is not None:
+            self._reranker.update(changed)
 
     def _smooth(self, at: int, rows: Rows) -> None:
         """Smooth some rows of a side with their nearest."""
@@ -261,6 +272,9 @@ class Index:
                 if kind == "plain" and any(self.corrections.smoothing):
                     self._smooth(at, np.arange(self._sides[at].used))
         self._stretch()
+        if self._reranker is not None:
+            search = partial(self._reranker.find_all, self._device)
+            self._reranker.fill(memo("candidates", lambda: {"ids": search()})["ids"])
 
     def _scan_lists(self, kind: str, tables: Sequence[NeighbourTable]) -> Arrays:
         """The nearest of each text of a side and their cosines: `columns-N`, `cosines-N`."""

@@ -196,28 +196,39 @@ def _union(splits: Sequence[Split], side: str) -> tuple[Collection, list[NDArray
 
 def make_index(served: Served) -> Index:
     """The held texts under the scorer, ready to search."""
-    smoothing = any(served.scorer.corrections.smoothing)
-    answering = HeldTexts(served.texts.keys, served.texts.texts, served.rows, smoothing)
-    asking = HeldTexts(served.askers.keys, served.askers.texts, served.asker_rows, smoothing)
+    smoothing, reranker = any(served.scorer.corrections.smoothing), served.scorer.reranker
+    memo = _memo(served)
+
+    def held(texts: Collection, rows: Vectors, name: str) -> HeldTexts:
+        lexical = None
+        if reranker is not None:
+            encoder = reranker.lexical
+            lexical = memo(f"lexical {name}", lambda: {"rows": encoder.embed(texts.texts)})["rows"]
+        return HeldTexts(texts.keys, texts.texts, rows, smoothing, lexical)
+
+    answering = held(served.texts, served.rows, "answering")
+    asking = held(served.askers, served.asker_rows, "asking")
     side = 0 if served.side == "left" else 1
-    return Index(answering, served.scorer, asking, side, served.device, _memo(served))
+    return Index(answering, served.scorer, asking, side, served.device, memo)
 
 
 def _memo(served: Served) -> Memo:
-    """Keeps the neighbours of large collections, which take a scan of all pairs to find."""
+    """Keeps what takes long to find for large collections: neighbours, candidates and lexical rows."""
     if max(len(served.texts), len(served.askers)) < KEEP_LISTS_FROM:
         return compute
-    corrections, reranker = served.scorer.corrections, served.scorer.reranker
+    scorer = served.scorer
     key = {
-        "matcher": served.scorer.matcher.fingerprint,
+        "matcher": scorer.matcher.fingerprint,
         "texts": [served.texts.fingerprint, served.askers.fingerprint],
         "side": served.side,
-        "neighbours": [SPARE, 1 if reranker is None else reranker.neighbours],
+        "spare": SPARE,
     }
+    # Lists by plain cosine depend on the matcher alone, those by smoothed rows on the corrections too.
+    more = {"plain": "matcher", "smoothed": repr(scorer.corrections)}
 
     def memo(kind: str, build: Callable[[], Arrays]) -> Arrays:
-        more = {"kind": kind, "corrections": repr(corrections)} if kind == "smoothed" else {"kind": kind}
-        return served.store.arrays("served-neighbours", {**key, **more}, build)
+        by = more.get(kind) or scorer.fingerprint
+        return served.store.arrays("served-neighbours", {**key, "kind": kind, "by": by}, build)
 
     return memo
 

@@ -1,109 +1,210 @@
-"""The re-ranker's log-odds of one query and its candidates, beside the candidates that compete with them.
+"""The re-ranker's logits of one query and its candidates, beside the candidates that compete with them.
 
-A held query has the candidates it has in its pair space: its nearest by plain cosine, and the texts among
-whose nearest it stands. A new query has those it would have if it were held: its own nearest, and the texts
-to which it is nearer than the last of their nearest. Competitors are the other candidates of the query, and
-the held candidates of each of its candidates.
+A held query has the candidates it has in its pair space; a new one those it would have if it were held.
+Competitors are the other candidates of the query, and the held candidates of each of its candidates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, Rows, pair_rows
-from pairsieve.reranker import Reranker, cross_logits
-from pairsieve.reranker.features import TextReader, describe
-from pairsieve.serving.held import Floats, HeldTexts, exact_products, nearest_rows, reaching_rows
+from pairsieve.pairs import AllPairs, CrossPairs, Ids, Mask, PairSpace, Rows, pair_rows
+from pairsieve.reranker import Reranker, candidate_scans, cross_logits
+from pairsieve.reranker.features import (
+    KINDS,
+    TextReader,
+    compared_values,
+    describe,
+    lead,
+    lead_over,
+    normalised,
+)
+from pairsieve.reranker.trees import Logits
+from pairsieve.serving.candidates import CandidateTable, candidate_pairs
+from pairsieve.serving.held import Floats, HeldTexts, exact_products, pair_cosines
 
 if TYPE_CHECKING:
     from pairsieve.serving.index import Query
 
+Values = NDArray[np.float64]
+
 MOST_LOGITS = 1 << 18  # logits of cross-encoders that are kept: they depend on two texts alone
+_PAIRS_AT_ONCE = 1 << 15  # competing pairs that are compared together
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The candidates of a query, rows (n,) of the answering side, ascending, and the query's own rows."""
+
+    rows: Rows
+    plain: Floats
+    lexical: Floats
+
+
+NOTHING_FOUND = Found(np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.float32))
 
 
 class QueryReranker:
-    """Gives candidates of a query their log-odds; `one`: within one collection, else `side` answers."""
+    """Gives candidates of a query their logits; `side` answers, 0 left or 1 right.
 
-    def __init__(self, reranker: Reranker, one: bool, side: int) -> None:
-        self.reranker, self.one, self.side = reranker, one, side
+    asking and answering: the held texts, the same where there is one collection.
+    """
+
+    def __init__(self, reranker: Reranker, asking: HeldTexts, answering: HeldTexts, side: int) -> None:
+        self.reranker, self.asking, self.answering, self.side = reranker, asking, answering, side
+        self.one = asking is answering
+        scores = 3 if reranker.cross_encoders else 2
+        self.table = CandidateTable(self.one, scores + len(KINDS))
         self._logits: dict[tuple[str, str], float] = {}
         self._reader = TextReader(reranker.vocabulary)
 
-    def log_odds(
-        self, query: Query, asking: HeldTexts, answering: HeldTexts, lists: Sequence[Rows], bounds: Floats
-    ) -> tuple[Rows, NDArray[np.float64]]:
-        """Rows (n,) of the candidates of a query on the answering side, ascending, and their log-odds (n,).
+    def lexical(self, texts: Sequence[str]) -> Floats:
+        return self.reranker.lexical.embed(texts)
 
-        lists: the nearest (n, k) by plain cosine of the answering texts among the asking ones, and of the
-        asking ones where these are another collection; empty where no askers are known. bounds (n,): the
-        cosine of each answering text with the last of its nearest.
-        """
-        asker = asking.used if query.row is not None else query.held
-        if query.row is not None:
-            candidates = self._candidates_of_new(query.row, answering, bounds)
-        else:
-            own = lists[-1][query.held]
-            candidates = np.union1d(own[own >= 0], np.flatnonzero((lists[0] == query.held).any(axis=1)))
-        if not len(candidates):
-            return candidates, np.empty(0)
-        competing = self._competing(candidates, lists)
-        one = np.append(competing[0], np.full(len(candidates), asker))
-        other = np.append(competing[1], candidates)
-        return candidates, self._scored(query, asking, answering, one, other, len(candidates))
+    # ── held texts ──────────────────────────────────────────────────────────────────────────────
 
-    def _candidates_of_new(self, row: Floats, answering: HeldTexts, bounds: Floats) -> Rows:
-        plain = answering.plain
-        own, _ = nearest_rows(row[None], plain.rows, plain.alive, self.reranker.neighbours)
-        limit = np.where(plain.alive, bounds, np.float32(np.inf))
-        _, rows, cosines = reaching_rows(row[None], plain.rows, limit)
-        return np.union1d(own[own >= 0], rows[cosines > bounds[rows]])  # of equals the older is listed
+    def find_all(self, device: str) -> Ids:
+        """All candidates among held texts, by scans of all pairs: answering rows with asking rows."""
+        from pairsieve.scan import open_scan
 
-    def _competing(self, candidates: Rows, lists: Sequence[Rows]) -> tuple[Rows, Rows]:
-        """All candidate pairs of some answering texts: rows of the asking and of the answering side."""
-        if not lists:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        near = lists[0][candidates]
-        listed = near >= 0
-        wanted = np.zeros(max(len(lists[0]), int(lists[-1].max(initial=-1)) + 1) + 1, bool)
-        wanted[candidates] = True  # the last place, that of -1, stays out
-        rows, places = np.nonzero(wanted[lists[-1]])
-        one = np.concatenate([near[listed], rows])
-        other = np.concatenate(
-            [np.broadcast_to(candidates[:, None], near.shape)[listed], lists[-1][rows, places]]
-        )
-        return one, other
+        held, asking = self.answering, None if self.one else self.asking
+        if not len(held) or not len(self.asking):
+            return np.empty(0, np.int64)
+        space: PairSpace = AllPairs(held.used) if asking is None else CrossPairs(held.used, asking.used)
+        rows = held.plain.rows, None if asking is None else asking.plain.rows
+        lexical = held.lexical, None if asking is None else asking.lexical
+        scans = candidate_scans(partial(open_scan, device=device), space, rows, lexical)
+        return scans.reaching(self.reranker.cuts)
 
-    def _scored(
-        self, query: Query, asking: HeldTexts, answering: HeldTexts, one: Rows, other: Rows, asked: int
-    ) -> NDArray[np.float64]:
-        """The log-odds of the last `asked` of the pairs (one, other), each described among all of them.
+    def fill(self, ids: Ids) -> None:
+        """Take what `find_all` found."""
+        self.table.fill(ids, self.answering.used, self.asking.used)
 
-        A row of the asking side beyond the held ones is the new query.
-        """
+    def update(self, changed: Rows) -> None:
+        """Make the candidates right after answering rows were added or removed."""
+        held, asking, table = self.answering, self.asking, self.table
+        table.grow(held.used)
+        for row in changed[~held.alive[changed]].tolist():
+            table.remove(row)
+        new = changed[held.alive[changed]]
+        asked, found = candidate_pairs(held.plain.rows[new], held.lexical[new], asking, self.reranker.cuts)
         if self.one:
-            rows = [
-                np.unique(np.concatenate([one, other]))
-            ]  # ascending: left and right as in the whole space
-            sides = [_chosen(answering, rows[0], query)]
-            space: PairSpace = AllPairs(len(rows[0]))
-        else:
-            rows = [np.unique(one), np.unique(other)]
-            sides = [_chosen(asking, rows[0], query), _chosen(answering, rows[1], query)]
-            if self.side == 0:
-                rows, sides, one, other = rows[::-1], sides[::-1], other, one
-            space = CrossPairs(len(rows[0]), len(rows[1]))
-        (left_texts, left), (right_texts, right) = sides[0], sides[-1]
-        every = space.ids(np.searchsorted(rows[0], one), np.searchsorted(rows[-1], other))
-        ids = np.unique(every)
-        places = pair_rows(ids)
-        cosines = exact_products(left[places[0]], right[places[1]], unit=True)
-        pieces = self._reader.take_apart(space, left_texts, right_texts)
-        features = describe(pieces, ids, (cosines, *self._cross(left_texts, right_texts, ids)))
-        return self.reranker.log_odds(features[np.searchsorted(ids, every[-asked:])])
+            asked, found = asked[found != new[asked]], found[found != new[asked]]
+        table.add(new, np.split(found, np.searchsorted(asked, np.arange(1, len(new)))) if len(new) else [])
+        if self.one:
+            self._join(new)
+
+    def _join(self, new: Rows) -> None:
+        """Let new texts of one collection compete where the best two are known; the others are looked for."""
+        known = [self._known(self.table.of_a[row].astype(np.int64)) for row in new.tolist()]
+        for row, partners in zip(new.tolist(), known):
+            if not len(partners):
+                continue
+            values = self._values(np.full(len(partners), row), partners)
+            best = self.table.best_rows[partners, :, 0]
+            self.table.join(row, partners, self._same_text(self.answering.texts[row], best), values)
+
+    def _known(self, rows: Rows) -> Rows:
+        return np.setdiff1d(rows, self.table.unknown(rows), assume_unique=True)
+
+    # ── queries ─────────────────────────────────────────────────────────────────────────────────
+
+    def find(self, queries: Sequence[Query]) -> list[Found]:
+        """The candidates of each query."""
+        new = [at for at, query in enumerate(queries) if query.row is not None]
+        found = [self._held(query.held) for query in queries]
+        if new:
+            rows = np.stack([query.row for query in queries if query.row is not None])
+            lexical = self.lexical([queries[at].text for at in new])
+            asked, reached = candidate_pairs(rows, lexical, self.answering, self.reranker.cuts)
+            pieces = np.split(reached, np.searchsorted(asked, np.arange(1, len(new))))
+            for at, *one in zip(new, pieces, rows, lexical):
+                found[at] = Found(*one)
+        return found
+
+    def _held(self, row: int) -> Found:
+        if row < 0:
+            return NOTHING_FOUND
+        asking = self.asking
+        return Found(self.table.of_b[row].astype(np.int64), asking.plain.rows[row], asking.lexical[row])
+
+    def logits(self, query: Query, found: Found) -> Logits:
+        """(n,) logits of a query and its candidates."""
+        held, candidates = self.answering, found.rows
+        if not len(candidates):
+            return np.empty(0)
+        self._find_best(self.table.unknown(candidates))
+        asker = self.asking.used if query.row is not None else query.held
+        space, texts, ids = self._placed(np.full(len(candidates), asker), candidates, query.text)
+        scores: list[NDArray[np.floating]] = [
+            exact_products(found.plain[None], held.plain.rows[candidates], unit=True),
+            exact_products(found.lexical[None], held.lexical[candidates], unit=True),
+            *self._cross(*texts, ids),
+        ]
+        partner_texts = _same([held.texts[at] for at in candidates.tolist()])
+        same = self._same_text(query.text, self.table.best_rows[candidates, :, 0])
+        turned = None if self.one else self.side == 0
+        leads = _QueryLeads(partner_texts, self.table.best[candidates], same, turned)
+        pieces = self._reader.take_apart(space, *texts)
+        return self.reranker.logits(describe(pieces, ids, scores, leads))
+
+    # ── competitors ─────────────────────────────────────────────────────────────────────────────
+
+    def _find_best(self, rows: Rows) -> None:
+        """Find the best two of answering rows among all their candidates."""
+        sizes = np.array([len(self.table.of_a[row]) for row in rows.tolist()], np.int64)
+        for some in np.split(rows, np.flatnonzero(np.diff(np.cumsum(sizes) // _PAIRS_AT_ONCE)) + 1):
+            lists = [self.table.of_a[row] for row in some.tolist()]
+            one = np.repeat(some, [len(found) for found in lists])
+            other = np.concatenate([np.empty(0, np.int64), *lists])
+            distinct, place = np.unique(other, return_inverse=True)
+            texts = _same([self.asking.texts[row] for row in distinct.tolist()])[place]
+            self.table.set_best(some, one, other, texts, self._values(other, one))
+
+    def _values(self, one: Rows, other: Rows) -> Values:
+        """(n, values): those in which pairs of asking and answering rows compete."""
+        space, texts, ids = self._placed(one, other)
+        scores: list[NDArray[np.floating]] = [
+            pair_cosines(self.asking.plain.rows, self.answering.plain.rows, one, other),
+            pair_cosines(self.asking.lexical, self.answering.lexical, one, other),
+            *self._cross(*texts, ids),
+        ]
+        return compared_values(self._reader.take_apart(space, *texts), ids, scores)
+
+    def _same_text(self, text: str, rows: NDArray[np.int32]) -> Mask:
+        """Which of some asking rows, -1 for none, hold a text."""
+        distinct, place = np.unique(rows, return_inverse=True)
+        wanted = normalised(text)
+        held = [row >= 0 and normalised(self.asking.texts[row]) == wanted for row in distinct.tolist()]
+        return np.array(held, bool)[place].reshape(rows.shape)
+
+    def _placed(
+        self, one: Rows, other: Rows, new: str = ""
+    ) -> tuple[PairSpace, tuple[list[str], list[str]], Ids]:
+        """Pairs of asking and answering rows as ids of a small space, and its texts: left and right.
+
+        A row of the asking side beyond the held ones is the text `new`.
+        """
+
+        def chosen(held: HeldTexts, rows: Rows) -> list[str]:
+            return [held.texts[row] if row < held.used else new for row in rows.tolist()]
+
+        if self.one:  # ascending: left and right as in the whole space
+            both = np.unique(np.concatenate([one, other]))
+            every, small = chosen(self.asking, both), AllPairs(len(both))
+            return small, (every, every), small.ids(np.searchsorted(both, one), np.searchsorted(both, other))
+        rows, places = zip(*(np.unique(side, return_inverse=True) for side in (one, other)))
+        texts = chosen(self.asking, rows[0]), chosen(self.answering, rows[1])
+        if self.side == 0:
+            texts, places = texts[::-1], places[::-1]
+        space = CrossPairs(len(texts[0]), len(texts[1]))
+        return space, texts, space.ids(*places)
 
     def _cross(
         self, left_texts: Sequence[str], right_texts: Sequence[str], ids: Ids
@@ -113,21 +214,37 @@ class QueryReranker:
             return []
         left, right = (places.tolist() for places in pair_rows(ids))
         pairs = [(left_texts[a], right_texts[b]) for a, b in zip(left, right)]
-        new = np.array([pair not in self._logits for pair in pairs], bool)
-        if len(self._logits) + new.sum() > MOST_LOGITS:
+        new = {pair: at for at, pair in enumerate(pairs) if pair not in self._logits}
+        if len(self._logits) + len(new) > MOST_LOGITS:
             self._logits.clear()
-            new[:] = True
-        if new.any():
-            (column,) = cross_logits(self.reranker.cross_encoders, left_texts, right_texts, ids[new])
-            self._logits.update(zip((pairs[at] for at in np.flatnonzero(new).tolist()), column.tolist()))
+            new = {pair: at for at, pair in enumerate(pairs)}
+        if new:
+            some = ids[list(new.values())]
+            (column,) = cross_logits(self.reranker.cross_encoders, left_texts, right_texts, some)
+            self._logits.update(zip(new, column.tolist()))
         return [np.array([self._logits[pair] for pair in pairs], np.float64)]
 
 
-def _chosen(held: HeldTexts, rows: Rows, query: Query) -> tuple[list[str], Floats]:
-    """Texts and unit rows (n, d) of some rows, ascending; one beyond the held ones is the new query."""
-    inside = rows[rows < held.used]
-    texts, unit = [held.texts[row] for row in inside.tolist()], held.plain.rows[inside]
-    if len(inside) < len(rows):
-        assert query.row is not None
-        texts, unit = [*texts, query.text], np.concatenate([unit, query.row[None]])
-    return texts, unit
+class _QueryLeads:
+    """Leads of a query's pairs: over its other candidates, and over the best two of each candidate.
+
+    partner_texts (n,): equal where candidates have the same text. best (n, values, 2), same (n, values): see
+    `CandidateTable`. turned: the query's text is the right one; None: in one collection neither is.
+    """
+
+    def __init__(self, partner_texts: Rows, best: Values, same: Mask, turned: bool | None) -> None:
+        self._texts, self._best, self._same, self._turned = partner_texts, best, same, turned
+
+    def of(self, column: int, values: Values) -> list[Values]:
+        own = lead(np.zeros(len(values), np.int64), self._texts, values)
+        best, second = self._best[:, column].T
+        theirs = lead_over(values, best, second, self._same[:, column])
+        if self._turned is None:
+            return [np.minimum(own, theirs), np.maximum(own, theirs)]
+        return [theirs, own] if self._turned else [own, theirs]
+
+
+def _same(texts: Sequence[str]) -> Rows:
+    """(n,) numbers that are equal where texts are, once normalised."""
+    place: dict[str, int] = {}
+    return np.array([place.setdefault(normalised(text), len(place)) for text in texts], np.int64)

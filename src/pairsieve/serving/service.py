@@ -225,7 +225,11 @@ class Service:
         if reranker is None:
             return "none"
         cross = f" with {len(reranker.cross_encoders)} cross-encoders" if reranker.cross_encoders else ""
-        return f"boosted trees{cross} over the {reranker.neighbours} nearest of each text"
+        cuts = reranker.cuts
+        return (
+            f"randomised trees and logistic regression{cross} over pairs with a cosine of {cuts.cosine:.3f}, "
+            f"or a mean of it and the lexical cosine of {cuts.mean:.3f}"
+        )
 
     def close(self) -> None:
         """Finish what was accepted, then stop."""
