@@ -118,9 +118,10 @@ class CampaignSettings:
     )
     strategy: str = _setting("uncertainty", "what picks the pairs from round 2 on", _TEXT)
     seed_set: str = _setting(
-        "static",
-        "what picks the pairs of round 1: nearest by the untrained encoder, stated pairs, or at random",
-        _one_of("static", "stated", "random"),
+        "auto",
+        "what picks the pairs of round 1: spread over ranks, nearest by the untrained encoder (static), "
+        "stated pairs, or at random; auto: spread, under the paper's recipe static",
+        _one_of("auto", "spread", "static", "stated", "random"),
     )
     encoder: str = _setting("all-MiniLM-L6-v2", "text encoder: a name or a folder", _TEXT)
     left_prefix: str = _setting("", "put before each left text, as some encoders need it", _ANY_TEXT)
@@ -182,6 +183,12 @@ class CampaignSettings:
         _check(self)
         if not isinstance(self.schedule, Schedule):
             raise _no_schedule(self.schedule)
+
+    @property
+    def first_strategy(self) -> str:
+        """The strategy of round 1, where the later one needs a model."""
+        usual = "static" if self.recipe == "paper" else "spread"
+        return usual if self.seed_set == "auto" else self.seed_set
 
     def task_folder(self, campaign_folder: Path) -> Path:
         """The task's folder, found from the campaign's."""

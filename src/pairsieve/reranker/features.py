@@ -139,12 +139,7 @@ class TextReader:
         ]
         both = tuple((rows[0], rows[-1]) for rows in pieces)
         return TextPieces(
-            space,
-            both,
-            rarity,
-            (values[0], values[-1]),
-            (lengths[0], lengths[-1]),
-            (same[0], same[-1]),
+            space, both, rarity, (values[0], values[-1]), (lengths[0], lengths[-1]), (same[0], same[-1])
         )
 
     def _columns(self, kind: int, text: str) -> NDArray[np.int64]:

@@ -102,7 +102,8 @@ def fit_reranker(
     pieces = TextReader(vocabulary).take_apart(space, *texts)
     wanted = _competing(space, ids, labelled)
     every: list[NDArray[Any]] = [cosines, scans.lexical.scores(ids), *columns]
-    features = describe(pieces, ids[wanted], [column[wanted] for column in every])[np.searchsorted(ids[wanted], labelled)]
+    among = ids[wanted]
+    features = describe(pieces, among, [column[wanted] for column in every])[np.searchsorted(among, labelled)]
     raw = out_of_fold_logits(features, labels, left, seed)
     weight, share, bias = fit_stack(raw, base.log_odds, labels)
     models = fit_trees(features, labels, seed), fit_linear(features, labels)

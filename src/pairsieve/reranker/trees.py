@@ -1,4 +1,4 @@
-"""Extremely randomised trees (Geurts et al. 2006) as plain arrays: fitted by scikit-learn, stored without it."""
+"""Extremely randomised trees (Geurts et al. 2006) as plain arrays: fitted by scikit-learn, then free of it."""
 
 from __future__ import annotations
 
