@@ -16,7 +16,7 @@ from pairsieve.reranker import Floats, Reranker, candidate_scans, lexical_rows
 from pairsieve.reranker.features import TextReader, count_pieces, describe
 from pairsieve.reranker.lexical import fit_lexical
 from pairsieve.reranker.linear import fit_linear
-from pairsieve.reranker.trees import Features, Logits, fit_trees
+from pairsieve.reranker.trees import COUNT, Features, Logits, fit_trees
 
 if TYPE_CHECKING:
     from pairsieve.models import CrossMatcher
@@ -125,7 +125,7 @@ def out_of_fold_logits(
         out = fold == one
         rest = labels[~out]
         if out.any() and rest.any() and not rest.all():
-            models = fit_trees(features[~out], rest, seed), fit_linear(features[~out], rest)
+            models = fit_trees(features[~out], rest, seed, COUNT // 2), fit_linear(features[~out], rest)
             logits[out] = (models[0].logits(features[out]) + models[1].logits(features[out])) / 2
     return logits
 
