@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from examples import FAST, PROFILE
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test never asks the network; set before any import
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny networks: threads would only wait for each other
 
 # The first example of a property may compile kernels; a busy machine is no failure.
-settings.register_profile("pairsieve", deadline=None)
-settings.load_profile("pairsieve")
+settings.register_profile("full", deadline=None)
+settings.register_profile("fast", deadline=None, max_examples=FAST)
+settings.load_profile(PROFILE)
 
 
 @pytest.hookimpl(trylast=True)

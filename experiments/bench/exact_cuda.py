@@ -30,7 +30,7 @@ from pairsieve.scan import unit_rows
 from pairsieve.scan.cuda import CudaScan
 from pairsieve.search import ExactSearch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "helpers"))
 from scan_check import KINDS, check_scan, collected, synthetic_case
 
 # Texts, width, positives, pairs to select: qqp-174k's test split; QQP's training split in the paper's size.

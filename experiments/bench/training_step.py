@@ -81,21 +81,21 @@ def one_way(network: Any, tokens: Tokens, labels: Any, steps: int, **how: Any) -
 
 
 class Replays:
-    """Notes when the steps themselves begin: at the progress bar, after capture."""
+    """Notes when the steps themselves begin: at their progress bar, after capture."""
 
     def __enter__(self) -> Replays:
-        self.began, self._bar = 0.0, training.bar
+        self.began, self._tracked = 0.0, training.tracked
 
         def noted(*args: Any, **more: Any) -> Any:
             torch.cuda.synchronize()
             self.began = time.perf_counter()
-            return self._bar(*args, **more)
+            return self._tracked(*args, **more)
 
-        training.bar = noted
+        training.tracked = noted
         return self
 
     def __exit__(self, *_: Any) -> None:
-        training.bar = self._bar
+        training.tracked = self._tracked
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from pairsieve.campaign import Campaign
 from pairsieve.errors import InputError
 from pairsieve.models.export import write_matrix
@@ -100,7 +101,7 @@ def test_asking_for_more_than_there_is_gives_all() -> None:
     assert find(index_of(), circle(0), 10) == [[]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     changes=st.lists(st.tuples(st.integers(0, 12), st.integers(-1, 359)), max_size=60),
     asked=st.integers(0, 359),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import experiments.bench.audit_coverage as bench
+from examples import examples
 from pairsieve.audit import draws as auditing
 from pairsieve.audit.draws import (
     AskedPairs,
@@ -79,7 +80,7 @@ def test_few_labels_make_few_strata_and_ties_stay_together() -> None:
     assert alone.totals.tolist() == [1000]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.tuples(st.integers(0, 10**9), st.floats(1e-9, 0.99), st.booleans()), min_size=1, max_size=20),
     st.integers(1, 500),

@@ -150,6 +150,20 @@ def test_a_threshold_that_was_given_is_not_said_twice(done: Path, runner: Pairsi
     assert "Threshold 0.8 as given" in found and "for a threshold of" not in found
 
 
+def test_a_list_without_pairs_has_no_precision(done: Path, runner: Pairsieve) -> None:
+    """What dev says of a threshold is said of pairs that are listed."""
+    dev = ps.find_matches(done, done / "dev.csv", split="dev", source="dev", count=1)
+    assert dev.operating_point.precision is not None
+    two = ps.Collection(["x", "y"], ["how do i reset my password", "a glacier is a river of ice"])
+    threshold = dev.operating_point.threshold
+    none = ps.find_matches(done, done / "none.csv", collection=two, source="dev", threshold=threshold)
+    assert len(none) == 0
+    assert (none.operating_point.precision, none.operating_point.recall) == (None, None)
+    shown = runner("match", done, "--threshold", 2, "--scores-only", "--out", done / "none.csv").out
+    assert "expected" not in shown and "none.csv: no pair is listed." in shown
+    assert "the list         no pair" in shown and "by score alone   no pair" in shown
+
+
 def test_init_run_and_status_name_the_same_next_command(
     runner: Pairsieve, tiny_encoder: Path, tmp_path: Path
 ) -> None:

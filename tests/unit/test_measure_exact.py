@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
 import pairsieve.scan
+from examples import examples
 from pairsieve.errors import InputError
 from pairsieve.measure.curve import curve_from_scores
 from pairsieve.measure.exact import measure_exactly
@@ -66,7 +67,7 @@ def check_against_definition(space, left, right, ids, scores, positive):
     assert measures.histogram.negatives.sum() == (~positive).sum()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 10**6), st.booleans(), st.sampled_from(["continuous", "copies", "lattice"]))
 def test_exact_average_precision_equals_scikit_learn(seed, symmetric, kind):
     rng = np.random.default_rng(seed)
