@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 from experiments.bench.synthetic_rows import SyntheticRows, synthetic_rows
+from pairsieve import __version__
 from pairsieve.measure.exact import measure_exactly
 from pairsieve.pairs import AllPairs, CrossPairs
 from pairsieve.scan import unit_rows
@@ -214,7 +215,7 @@ def claims(result: dict[str, Any]) -> list[dict[str, Any]]:
                     "asked": wanted,
                     "peak_gib": seconds["GPU memory, GiB"],
                     "size": size,
-                    "machine": result["device"],
+                    "machine": f"{result['device']}; pairsieve {__version__}",
                 }
             )
     return rows

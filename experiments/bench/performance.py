@@ -47,7 +47,8 @@ is typed by hand. `python -m experiments.bench.NAME` runs the bench of that name
 measured ours and the peer (or the ceiling) in the same run. The ratio is the peer's seconds over ours: above
 1 we are faster. Peak memory is that of our process, interpreter, libraries and data included. Where others
 were using the machine, the notes give the load, and the processor seconds of ours and the peer, which others'
-work hardly moves.
+work hardly moves. A heading names the version of pairsieve that was measured; those of 0.1.0 have not been
+measured again since.
 """
 
 GPUS = """## Several GPUs

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertModel, MPNetConfig, MPNetModel
 
+from pairsieve import __version__
 from pairsieve.models import training
 from pairsieve.models.encoder import Tokens
 from pairsieve.models.full import FullLearner, LossSettings, _PairJob
@@ -143,7 +144,7 @@ def main() -> None:
                 "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
                 "size": f"{sum(p.numel() for p in network.parameters()) / 1e6:.0f}M parameters",
                 "loss_gap": gap,
-                "machine": torch.cuda.get_device_name(),
+                "machine": f"{torch.cuda.get_device_name()}; pairsieve {__version__}",
             }
         )
     if args.json:

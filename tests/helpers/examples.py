@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "full")
-FAST = 12  # examples of a property in `make test-fast`
+FAST = 10  # examples of a property in `make test-fast`
 
 
 def examples(full: int) -> int:

@@ -47,7 +47,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("symmetric", [pytest.param(True, marks=pytest.mark.slow), False])
 @pytest.mark.usefixtures("narrow")
 def test_a_sharded_scan_tells_the_truth(symmetric: bool, kind: str) -> None:
     """The kit every device passes, on 200 rows in 4 bands."""

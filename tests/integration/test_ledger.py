@@ -237,6 +237,7 @@ def test_equal_histories_have_equal_digests_whatever_the_clock_says(tmp_path: Pa
     assert digests[0] == digests[1]
 
 
+@pytest.mark.slow
 def test_many_at_once_stay_in_order(ledger: Ledger) -> None:
     # more than the 500 that are looked up one by one
     ids = np.random.default_rng(0).permutation(20_000).astype(np.int64)

@@ -187,6 +187,7 @@ def test_an_inferred_label_stands_exactly_while_its_path_holds(
         assert ledger.verify().ok
 
 
+@pytest.mark.slow
 def test_vacuum_gives_room_back(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     with open_ledger(path, TASK) as ledger:

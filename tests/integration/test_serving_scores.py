@@ -55,7 +55,9 @@ class Trained:
 
 @pytest.fixture(
     scope="module",
-    params=KINDS,
+    params=[  # one campaign serves a kind: made once
+        pytest.param(kind, marks=pytest.mark.xdist_group(f"scores-{kind}")) for kind in KINDS
+    ],
     ids=lambda kind: "-".join(["two" if kind[0] else "one", "re-ranker" if kind[1] else "bi-encoder"]),
 )
 def trained(
@@ -148,7 +150,7 @@ def test_an_exported_scorer_serves_the_same(trained: Trained, tmp_path: Path) ->
         agree(served_matrix(service, split.left, split.right, by_text=False), expected)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_scores_stay_right_under_any_changes(
     trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -138,7 +138,7 @@ def case() -> bench.Case:
     return bench.synthetic_case(400, seed=3, known=300)
 
 
-@pytest.mark.parametrize("gathered", [0, 1 << 18])
+@pytest.mark.parametrize("gathered", [0, pytest.param(1 << 18, marks=pytest.mark.slow)])
 def test_draws_are_uniform_inside_strata(
     case: bench.Case, gathered: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +225,7 @@ def test_pairs_without_a_label_are_left_out() -> None:
     assert result.positives.value == pytest.approx(40 + 300)
 
 
+@pytest.mark.slow
 def test_the_number_of_matches_is_unbiased(case: bench.Case) -> None:
     """The mean of 150 audits lies within 4 standard errors of the truth."""
     asked = case.asked()

@@ -76,7 +76,7 @@ def test_exact_average_precision_equals_scikit_learn(seed, symmetric, kind):
 
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("kind", ["continuous", "copies"])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_it_holds_over_several_tiles(symmetric, kind, seed):
     rng = np.random.default_rng(seed)
     check_against_definition(*space_with_labels(rng, symmetric, kind, 1030, 1300))
