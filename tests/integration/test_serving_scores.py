@@ -36,7 +36,12 @@ from synthetic_task import begin, synthetic_task
 
 ALL = 1000  # answers asked for: more than there are texts
 CLOSE = 1e-6
-KINDS = [(two, reranked) for two in (False, True) for reranked in (False, True)]
+KINDS = {  # (two collections, with a re-ranker): whether `make test-fast` leaves it out
+    (False, False): True,
+    (False, True): False,
+    (True, False): False,
+    (True, True): True,
+}
 NEW = "how can i reset the password of my bank account 4711"
 
 
@@ -55,8 +60,9 @@ class Trained:
 
 @pytest.fixture(
     scope="module",
-    params=[  # one campaign serves a kind: made once
-        pytest.param(kind, marks=pytest.mark.xdist_group(f"scores-{kind}")) for kind in KINDS
+    params=[
+        pytest.param(kind, marks=[pytest.mark.xdist_group(f"scores-{kind}"), *([pytest.mark.slow] * slow)])
+        for kind, slow in KINDS.items()  # one campaign serves a kind: made once
     ],
     ids=lambda kind: "-".join(["two" if kind[0] else "one", "re-ranker" if kind[1] else "bi-encoder"]),
 )
