@@ -48,8 +48,7 @@ def init(
     ),
     seed: int = Option(0, help="Seed of all random numbers."),
     seed_set: str = Option(
-        "auto",
-        help="Strategy of round 1: spread (over ranks), static (nearest first), stated, random or auto.",
+        "auto", help="Strategy of round 1: spread (over ranks), static (nearest), stated, random or auto."
     ),
     split: str | None = Option(None, help="The split to ask about. [all, or train]"),
     measure: list[str] = Option([], help="Split to measure after each round; repeatable. [all, or dev]"),
@@ -101,9 +100,8 @@ def hours(labels: int) -> str:
     """What so many labels cost a person, in words: 6 to 15 seconds each."""
     low, high = labels * 6 / 3600, labels * 15 / 3600
     if high < 1.5:
-        return (
-            f"One person needs about {max(1, round(low * 60))} to {max(1, round(high * 60))} minutes for them"
-        )
+        minutes = [max(1, round(60 * value)) for value in (low, high)]
+        return f"One person needs about {minutes[0]} to {minutes[1]} minutes for them"
     return f"One person needs about {low:.0f} to {high:.0f} hours for them"
 
 
@@ -160,10 +158,11 @@ def _run(campaign: Campaign, as_json: bool) -> None:
     elif step.name == "stopped":
         last = f"Stopped after round {step.round}, as asked: {step.reason}."
     elif messages:
-        last = f"Finished: {now.rounds[-1].labels:,} labels. More: pairsieve extend {campaign.folder} --labels 200"
+        last = f"Finished: {now.rounds[-1].labels:,} labels. "
     else:
         last = "This campaign is finished; nothing was left to do. "
-        last += f"More labels: pairsieve extend {campaign.folder} --labels 200"
+    if step.name == "finished":
+        last += f"More: pairsieve extend {campaign.folder} --labels 200"
     show(now.as_json(), as_json, f"{rounds_table(now)}\n\n{_line(now.advice)}{last}")
 
 

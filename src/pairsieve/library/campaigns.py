@@ -64,9 +64,9 @@ def create_campaign(
 
     labels: labels in all, in equal rounds (10, unless `rounds` says otherwise, or fewer than 50 labels leave
     less than 5 for each); or first_batch and growth, where each round asks for `growth` times the last.
-    Without any of them 400 labels in rounds of 40; with recipe "paper" the paper's 16,640. measure: splits measured after each round. match: with
-    strategy "stratified", the campaign whose share of positives to match. cache: a folder of embeddings
-    shared between campaigns. distributed: as `open_campaign` takes it.
+    Without any of them 400 labels in rounds of 40; with recipe "paper" the paper's 16,640. measure: splits
+    measured after each round. match: with strategy "stratified", the campaign whose share of positives to
+    match. cache: a folder of embeddings shared between campaigns. distributed: as `open_campaign` takes it.
     """
     allowed = {field.name for field in fields(CampaignSettings)} - OWN_ARGUMENTS
     unknown = sorted(set(settings) - allowed)
@@ -88,9 +88,8 @@ def create_campaign(
     else:
         given = {"first_batch": first_batch, "growth": growth, "rounds": rounds}
         usual_schedule = PAPER_SCHEDULE if chosen.get("recipe") == "paper" else Schedule()
-        chosen["schedule"] = replace(
-            usual_schedule, **{name: value for name, value in given.items() if value is not None}
-        )
+        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        chosen["schedule"] = replace(usual_schedule, **changes)
     _create_campaign(Path(folder), Path(task), **chosen)
     return open_campaign(folder, cache=cache, distributed=distributed)
 
