@@ -64,6 +64,8 @@ class RoundView(Protocol):
     asked: Ids  # sorted ids of every pair asked so far
     round: int  # 1 is the seed round
     boundary: float  # the logit where a match is as likely as not, as far as earlier rounds tell
+    labels: NDArray[np.bool_]  # the labels to learn from so far, in no order that means anything
+    varied: bool  # whether a batch should hold many texts and few copies; not under the paper's recipe
 
     @property
     def space(self) -> PairSpace: ...
@@ -74,8 +76,12 @@ class RoundView(Protocol):
     def closest(self, logit: float, count: int) -> ScoredPairs:
         """The `count` unasked pairs whose logit lies nearest to `logit`."""
 
-    def closest_reranked(self, logit: float, count: int) -> ScoredPairs:
-        """Up to `count` unasked candidates whose log-odds by the re-ranker lie nearest to `logit`."""
+    def rankings(self, count: int) -> list[Ids]:
+        """Up to `count` unasked pairs, best first, by each ranking that needs no label: by the encoder as it
+        came and, where it can be searched, by the mean of that cosine and the lexical one."""
+
+    def text_numbers(self) -> tuple[Ids, Ids]:
+        """A number for each left and each right text, equal where two texts read the same."""
 
     def static(self, count: int) -> ScoredPairs:
         """The `count` unasked pairs nearest by the pre-trained encoder."""

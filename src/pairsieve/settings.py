@@ -78,9 +78,9 @@ def _setting(default: Any, meaning: str, rule: Rule) -> Any:
 class Schedule:
     """How many labels each round asks for: nᵢ = first_batch · growthⁱ⁻¹ (the paper: 2048 and 3/2)."""
 
-    first_batch: int = _setting(2048, "labels asked for in round 1", _whole(1, 10**9))
-    growth: float = _setting(1.5, "each round asks for this many times the last", _number(1, 100))
-    rounds: int = _setting(4, "rounds in all; the paper: 4 on WikiQA, 10 on QQP", _whole(1, 1000))
+    first_batch: int = _setting(40, "labels asked for in round 1", _whole(1, 10**9))
+    growth: float = _setting(1.0, "each round asks for this many times the last", _number(1, 100))
+    rounds: int = _setting(10, "rounds in all; the paper: 4 on WikiQA, 10 on QQP", _whole(1, 1000))
 
     def __post_init__(self) -> None:
         _check(self, table="schedule.")
@@ -104,6 +104,9 @@ class Schedule:
         return sum(self.batches())
 
 
+PAPER_SCHEDULE = Schedule(first_batch=2048, growth=1.5, rounds=4)  # 16,640 labels
+
+
 @dataclass(frozen=True, kw_only=True)
 class CampaignSettings:
     """All settings of a campaign. Names of plug-ins are looked up where the plug-ins live."""
@@ -118,9 +121,10 @@ class CampaignSettings:
     )
     strategy: str = _setting("uncertainty", "what picks the pairs from round 2 on", _TEXT)
     seed_set: str = _setting(
-        "static",
-        "what picks the pairs of round 1: nearest by the untrained encoder, stated pairs, or at random",
-        _one_of("static", "stated", "random"),
+        "auto",
+        "what picks the pairs of round 1: spread over ranks, nearest by the untrained encoder (static), "
+        "stated pairs, or at random; auto: spread, under the paper's recipe static",
+        _one_of("auto", "spread", "static", "stated", "random"),
     )
     encoder: str = _setting("all-MiniLM-L6-v2", "text encoder: a name or a folder", _TEXT)
     left_prefix: str = _setting("", "put before each left text, as some encoders need it", _ANY_TEXT)
@@ -182,6 +186,12 @@ class CampaignSettings:
         _check(self)
         if not isinstance(self.schedule, Schedule):
             raise _no_schedule(self.schedule)
+
+    @property
+    def first_strategy(self) -> str:
+        """The strategy of round 1, where the later one needs a model."""
+        usual = "static" if self.recipe == "paper" else "spread"
+        return usual if self.seed_set == "auto" else self.seed_set
 
     def task_folder(self, campaign_folder: Path) -> Path:
         """The task's folder, found from the campaign's."""

@@ -10,12 +10,19 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pairsieve.contracts import RoundView, Selection, Strategy
 from pairsieve.errors import PoolExhausted, SettingsError, nearest
-from pairsieve.pairs import is_member
+from pairsieve.pairs import Ids, is_member, pair_rows
 
 GROUP = "pairsieve.strategies"
+FEWEST_OF_A_CLASS = 3  # labels below which the other class is looked for first
+POOL = 8  # times a batch, from which a varied one is taken
+PAIRS_A_TEXT = 3  # of a text in a small batch
+COPIES_ASKED = 2  # pairs of texts that read the same, in a campaign
+RANKS_A_TEXT = 20  # a first batch reaches down to this many pairs for each text
+MOST_RANKED = 4_000_000
 
 
 def random(view: RoundView, budget: int, rng: np.random.Generator) -> Selection:
@@ -43,17 +50,125 @@ def adaptive(view: RoundView, budget: int, rng: np.random.Generator) -> Selectio
 
 
 def uncertainty(view: RoundView, budget: int, rng: np.random.Generator) -> Selection:
-    """The pairs whose match probability is nearest one half."""
-    return Selection(view.closest(view.boundary, budget).ids, "uncertain")
+    """The pairs whose match probability is nearest one half.
+
+    While nearly all labels are of one class no model can tell; then pairs are looked for where the other
+    class should be: further down the rankings that need no label, or at their top.
+    """
+    if not view.varied:
+        return Selection(view.closest(view.boundary, budget).ids, "uncertain")
+    matches = int(view.labels.sum())
+    if min(matches, len(view.labels) - matches) < FEWEST_OF_A_CLASS:
+        return _other_class(view, budget, rng, mostly_matches=2 * matches > len(view.labels))
+    free = view.space.size - len(view.asked)
+    _enough(budget, free, "pairs")
+    near = view.closest(view.boundary, min(POOL * budget, free))
+    above = near.scores.astype(np.float64) - view.boundary
+    # From either side in turn: where the boundary is off, a batch from its one side would be of one class.
+    turn = np.empty(len(above))
+    for side in (above >= 0, above < 0):
+        turn[side] = np.argsort(np.argsort(np.abs(above[side]), kind="stable"), kind="stable")
+    order = np.lexsort((np.abs(above), turn))
+    return Selection(_varied(view, near.ids[order], budget), "uncertain")
 
 
-def reranker_uncertainty(view: RoundView, budget: int, rng: np.random.Generator) -> Selection:
-    """The candidates whose probability by the re-ranker is nearest one half; the bi-encoder's fill up."""
-    ids = view.closest_reranked(0.0, budget).ids
-    if len(ids) < budget:
-        more = view.closest(view.boundary, budget).ids
-        ids = np.sort(np.concatenate([ids, more[~is_member(more, ids)][: budget - len(ids)]]))
-    return Selection(ids, "uncertain to the re-ranker")
+def spread(view: RoundView, budget: int, rng: np.random.Generator) -> Selection:
+    """Pairs at logarithmically spaced ranks, from the nearest down, by encoder and by lexical cosine in turn.
+
+    The nearest pairs alone are often copies, or all matches; where matches end is not known before the first
+    answers, but on the scale of log rank it is not far.
+    """
+    return Selection(_at_ranks(view, budget, rng, 1, RANKS_A_TEXT), "spread over ranks")
+
+
+def _other_class(view: RoundView, budget: int, rng: np.random.Generator, mostly_matches: bool) -> Selection:
+    if not mostly_matches:
+        ranked = view.rankings(POOL * budget + len(view.asked))
+        longest = max(map(len, ranked))
+        turns = [np.pad(ids, (0, longest - len(ids)), constant_values=-1) for ids in ranked]
+        merged = np.stack(turns, axis=1).ravel()
+        return Selection(_varied(view, merged[merged >= 0], budget), "nearest, as no match is known")
+    texts = max(view.space.shape)
+    chosen = _at_ranks(view, budget, rng, max(2, texts // 2), 20 * RANKS_A_TEXT)
+    return Selection(chosen, "further down, as nearly all are matches")
+
+
+def _at_ranks(view: RoundView, budget: int, rng: np.random.Generator, first: int, a_text: int) -> Ids:
+    """Pairs at log-spaced ranks from `first` to `a_text` times the texts, by each ranking in turn."""
+    free = view.space.size - len(view.asked)
+    _enough(budget, free, "pairs")
+    most = min(max(a_text * max(view.space.shape), 4 * budget), free, MOST_RANKED)
+    rankings = [ids[_new_texts(view, ids)] for ids in view.rankings(most)]
+    picked: list[Ids] = []
+    for at, ids in enumerate(rankings):
+        count = -(-(budget - at) // len(rankings))  # in turn: the first has one more where they are odd
+        steps = (np.arange(count) + rng.random(count)) / max(count, 1)
+        start = min(first, max(len(ids) // 2, 1))
+        ranks = np.exp(np.log(start) + steps * np.log(max(len(ids), 1) / start)).astype(np.int64)
+        picked.append(ids[np.minimum(ranks, len(ids)) - 1] if len(ids) else ids)
+    merged = np.concatenate([*picked, *rankings])
+    _, place = np.unique(merged, return_index=True)
+    return _varied(view, merged[np.sort(place)], budget, texts_apart=False)
+
+
+def _varied(view: RoundView, ids: Ids, budget: int, texts_apart: bool = True) -> Ids:
+    """The first `budget` of `ids`, in order, of which no text fills the batch and no two read the same.
+
+    Where that leaves too few, the rest is taken as it comes, then by the encoder's ranking.
+    """
+    texts = view.text_numbers()
+    most = max(PAIRS_A_TEXT, -(-8 * budget // min(len(np.unique(side)) for side in texts)))
+    if not texts_apart:
+        most = budget
+    fresh = ids[_new_texts(view, ids)]
+    left, right = pair_rows(fresh)
+    used: dict[int, int] = {}
+    chosen: list[int] = []
+    for one, other, pair in zip(texts[0][left].tolist(), texts[1][right].tolist(), fresh.tolist()):
+        if len(chosen) == budget:
+            break
+        if used.get(one, 0) >= most or used.get(~other, 0) >= most:
+            continue
+        places = (one, other) if view.space.symmetric else (one, ~other)
+        for place in places:
+            used[place] = used.get(place, 0) + 1
+        chosen.append(pair)
+    taken = np.array(chosen, np.int64)
+    for more in (fresh, ids):
+        rest = more[~np.isin(more, taken)]
+        taken = np.concatenate([taken, rest[: budget - len(taken)]])
+    if len(taken) < budget:
+        free = view.space.size - len(view.asked)
+        _enough(budget, free, "pairs")
+        rest = view.static(min(budget + len(taken), free)).ids
+        taken = np.concatenate([taken, rest[~np.isin(rest, taken)][: budget - len(taken)]])
+    return np.sort(taken)
+
+
+def _new_texts(view: RoundView, ids: Ids) -> NDArray[np.bool_]:
+    """Which pairs ask something new: each pair of texts once, however many copies, and never if asked before.
+
+    Whether texts that read the same are matches is asked `COPIES_ASKED` times in all.
+    """
+    texts = view.text_numbers()
+
+    def keys_of(pairs: Ids) -> tuple[Ids, NDArray[np.bool_]]:
+        left, right = pair_rows(pairs)
+        one, other = texts[0][left], texts[1][right]
+        if view.space.symmetric:
+            one, other = np.minimum(one, other), np.maximum(one, other)
+        return one << 32 | other, one == other
+
+    keys, copies = keys_of(ids)
+    asked, asked_copies = keys_of(view.asked)
+    _, first = np.unique(keys, return_index=True)
+    new = np.zeros(len(ids), bool)
+    new[first] = True
+    new &= ~np.isin(keys, asked)
+    # One in a batch: the answer to the first tells whether a second is worth a question.
+    allowed = min(1, max(0, COPIES_ASKED - int(asked_copies.sum())))
+    new[np.flatnonzero(new & copies)[allowed:]] = False
+    return new
 
 
 def stratified(positives: int, labels: int) -> Strategy:
@@ -108,7 +223,7 @@ BUILT_IN: dict[str, tuple[Strategy, bool]] = {
     "static": (static, False),
     "adaptive": (adaptive, True),
     "uncertainty": (uncertainty, True),
-    "reranker-uncertainty": (reranker_uncertainty, True),
+    "spread": (spread, False),
     "stratified-all": (stratified_all, False),
 }
 

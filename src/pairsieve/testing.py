@@ -27,6 +27,8 @@ class SyntheticView:
     round: int = 2
     boundary: float = 0.0
     seed: int = 0
+    labels: NDArray[np.bool_] = field(default_factory=lambda: np.arange(20) % 2 == 0)
+    varied: bool = True
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(self.seed)
@@ -42,9 +44,13 @@ class SyntheticView:
     def closest(self, logit: float, count: int) -> ScoredPairs:
         return self.logits.without(self.asked).closest(logit, count)
 
-    def closest_reranked(self, logit: float, count: int) -> ScoredPairs:
-        some = self.logits.where(self.logits.ids % 3 == 0)  # candidates: fewer than all pairs
-        return some.without(self.asked).closest(0.0, count)
+    def rankings(self, count: int) -> list[Ids]:
+        free = [scored.without(self.asked) for scored in (self.logits, self.cosines)]
+        return [one.ids[np.argsort(-one.scores, kind="stable")][:count] for one in free]
+
+    def text_numbers(self) -> tuple[Ids, Ids]:
+        left, right = self.space.shape  # the last text of a side reads as its first
+        return np.arange(left) % (left - 1), np.arange(right) % (right - 1)
 
     def static(self, count: int) -> ScoredPairs:
         return self.cosines.without(self.asked).best(count)

@@ -21,11 +21,11 @@ from pairsieve.matches import ListOptions, Target, find_matches
 from pairsieve.measure.curve import curve_from_scores
 from pairsieve.measure.exact import measure_exactly
 from pairsieve.pairs import AllPairs, CrossPairs, PairSpace, pair_rows
-from pairsieve.reranker import find_candidates
-from pairsieve.reranker.features import TextReader, describe
+from pairsieve.reranker import rerank
 from pairsieve.scan import Scan, open_scan
 from pairsieve.scorer import Scorer, load_scorer, save_scorer, score_matrix, score_space, score_texts
-from pairsieve.scorer.reranked import combined, squash
+from pairsieve.scorer.reranked import squash
+from pairsieve.scorer.saving import write_checksums
 from pairsieve.scorer.smoothing import smoothed
 from pairsieve.serving import Service, UnknownKey
 from pairsieve.settings import Schedule
@@ -35,7 +35,12 @@ from synthetic_task import begin, synthetic_task
 
 ALL = 1000  # answers asked for: more than there are texts
 CLOSE = 1e-6
-KINDS = [(two, reranked) for two in (False, True) for reranked in (False, True)]
+KINDS = {  # (two collections, with a re-ranker): whether `make test-fast` leaves it out
+    (False, False): True,
+    (False, True): False,
+    (True, False): False,
+    (True, True): True,
+}
 NEW = "how can i reset the password of my bank account 4711"
 
 
@@ -54,7 +59,10 @@ class Trained:
 
 @pytest.fixture(
     scope="module",
-    params=KINDS,
+    params=[
+        pytest.param(kind, marks=[pytest.mark.xdist_group(f"scores-{kind}"), *([pytest.mark.slow] * slow)])
+        for kind, slow in KINDS.items()  # one campaign serves a kind: made once
+    ],
     ids=lambda kind: "-".join(["two" if kind[0] else "one", "re-ranker" if kind[1] else "bi-encoder"]),
 )
 def trained(
@@ -72,8 +80,11 @@ def trained(
         strategy="stated",
         reranker="on" if reranked else "off",
     )
-    campaign.run()
-    scorer = campaign.scorer()
+    with pytest.MonkeyPatch.context() as patch:  # else all pairs of so small a task are candidates
+        patch.setattr("pairsieve.reranker.fit.FEWEST_CANDIDATES", 0)
+        patch.setattr("pairsieve.reranker.fit.CANDIDATES_A_TEXT", 5)
+        campaign.run()
+        scorer = campaign.scorer()
     assert (scorer.reranker is not None) == reranked and any(scorer.corrections.hubness)
     (folder / "exported").mkdir()
     save_scorer(scorer, folder / "exported")
@@ -117,6 +128,8 @@ def average_precision(split: Split, matrix: Any) -> float:
 def test_measured_exported_and_served_scores_are_the_same(trained: Trained, tmp_path: Path) -> None:
     split, one = trained.test, trained.test.space.symmetric
     scored = trained.campaign.score(split)
+    if scored.scorer.reranker is not None:
+        assert 100 < len(scored.candidates) < split.space.size / 2
     measured = measure_exactly(scored.scan, split.positives).curve.average_precision()
     expected = score_matrix(scored)
     loaded = load_scorer(trained.exported)
@@ -147,7 +160,7 @@ def test_an_exported_scorer_serves_the_same(trained: Trained, tmp_path: Path) ->
         agree(served_matrix(service, split.left, split.right, by_text=False), expected)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_scores_stay_right_under_any_changes(
     trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -248,30 +261,17 @@ def scores_of_new(scorer: Scorer, text: str, left: list[str], right: list[str]) 
     scores = (rows @ mixed[0]) * corrections.lengths(density.astype(np.float32), 0)
     if scorer.reranker is None:
         return np.minimum(scores, 1.0)
-    reranker = scorer.reranker
-    space = scored.space
-    ids, theirs = find_candidates(
-        lambda *given: open_scan(*given), space, *scored.corrected.unit, reranker.neighbours
-    )
-    own = np.argsort(-cosines, kind="stable")[: reranker.neighbours]
-    back = plain @ plain.T if one else plain @ scored.corrected.unit[0].T
-    if one:
-        np.fill_diagonal(back, -np.inf)
-    last = np.sort(back, axis=1)[:, -reranker.neighbours]
-    own = np.union1d(own, np.flatnonzero(cosines > last))
     larger = AllPairs(len(left) + 1) if one else CrossPairs(len(left) + 1, len(right))
-    more = larger.ids(np.full(len(own), len(left)), own)
-    everything = np.concatenate([ids, more])
-    order = np.argsort(everything)
-    values = np.concatenate([theirs, cosines[own]])[order]
     texts = [*left, text]
-    pieces = TextReader(reranker.vocabulary).take_apart(larger, texts, texts if one else right)
-    features = describe(pieces, everything[order], (values,))
-    at = np.searchsorted(everything[order], more)
-    expected = squash(scorer.weight * scores.astype(np.float64) + scorer.bias)
-    both = combined(scorer.weight, scorer.bias, scores[own], reranker.log_odds(features[at]))
-    expected[own] = squash(both)
-    return expected
+    unit = np.concatenate([scored.corrected.unit[0], row]), scored.corrected.unit[1]
+    found = rerank(scorer.reranker, open_scan, larger, (texts, texts if one else right), unit)
+    places = pair_rows(found["ids"])
+    mine = places[1 if one else 0] == len(left)
+    own = places[0 if one else 1][mine]
+    log_odds = scorer.weight * scores.astype(np.float64) + scorer.bias
+    log_odds[own] = scorer.reranker.log_odds(found["logits"][mine], log_odds[own])
+    assert 0 < len(own) < len(log_odds)
+    return squash(log_odds)
 
 
 def test_a_new_text_is_scored_as_defined_and_changes_nothing(trained: Trained, tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_without_known_askers_the_collection_is_not_corrected(trained: Trained, 
     with Service.open(trained.exported, split.right, state=tmp_path) as service:
         about = service.about()
         assert about["model"] == scorer.fingerprint[:16]
-        assert about["reranker"].startswith("boosted trees" if scorer.reranker else "none")
+        assert about["reranker"].startswith("randomised trees" if scorer.reranker else "none")
         if split.space.symmetric:
             assert about["corrections"] == "hubness correction and neighbour smoothing"
             return
@@ -331,12 +331,41 @@ def test_a_model_that_gives_no_numbers_is_refused(trained: Trained, tmp_path: Pa
     weights = {name: np.array(values) for name, values in load_file(file).items()}
     weights[next(iter(weights))].fill(np.nan)
     save_file(weights, file)
+    write_checksums(broken)
     refused(None, Collection(["a"], ["how old is the river"]))
     shutil.copyfile(trained.exported / "model.safetensors", file)
+    write_checksums(broken)
     Service.open(broken, state=tmp_path / "state").close()
     scorer_file = broken / "scorer.json"
     about = json.loads(scorer_file.read_text())
     scorer_file.write_text(
         json.dumps(about | {"corrections": about["corrections"] | {"floor": float("nan")}})
     )
+    write_checksums(broken)
     refused(None)
+
+
+def test_a_scorer_with_an_edited_or_damaged_file_is_refused(trained: Trained, tmp_path: Path) -> None:
+    """Values within their ranges too: nothing but the checksums tells them from those that were exported."""
+    folder = tmp_path / "exported"
+    shutil.copytree(trained.exported, folder)
+    (folder / "README.md").write_text("Our own words about this model.")
+    load_scorer(folder)
+    scorer_file = folder / "scorer.json"
+    about = json.loads(scorer_file.read_text())
+    scorer_file.write_text(json.dumps(about | {"weight": about["weight"] * 0.9}))
+    with pytest.raises(InputError, match=r"scorer\.json: the file is not the one that was exported"):
+        load_scorer(folder)
+    shutil.copyfile(trained.exported / "scorer.json", scorer_file)
+    binary = max(folder.rglob("*.safetensors"), key=lambda path: ("reranker" in path.parts[-2], path))
+    contents = bytearray(binary.read_bytes())
+    contents[-1] ^= 1  # the last bit of the last number
+    binary.write_bytes(contents)
+    with pytest.raises(InputError, match=rf"{binary.name}: the file is not the one that was exported"):
+        load_scorer(folder)
+    binary.unlink()
+    with pytest.raises(InputError, match=rf"{binary.name}: the file is missing"):
+        load_scorer(folder)
+    (folder / "checksums.json").unlink()
+    with pytest.raises(InputError, match=r"cannot be read\..*checksums\.json"):
+        load_scorer(folder)

@@ -117,16 +117,13 @@ def check_new(index: Index, scorer: Scorer, text: str, row: Any) -> int:
     return int(mine.sum())
 
 
-ODD = [
-    "???",
-    "How  OLD is the river",
-    "how old is the river",
-    "!",
-    "...",
-]  # no letters; equal once normalised
+# Without letters, and equal once normalised.
+ODD = ["???", "How  OLD is the river", "how old is the river", "!", "..."]
 
 
-@pytest.mark.parametrize("cross", [False, True], ids=["trees", "cross-encoder"])
+@pytest.mark.parametrize(
+    "cross", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["trees", "cross-encoder"]
+)
 @pytest.mark.parametrize("side", [None, 0, 1], ids=["one", "answering-left", "answering-right"])
 def test_held_and_new_texts_have_the_scores_of_the_whole_space(side: int | None, cross: bool) -> None:
     rng = np.random.default_rng(1)

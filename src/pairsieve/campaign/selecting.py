@@ -42,7 +42,8 @@ def selection_folder(
         "split": settings.split,
         "round": round,
         "strategy": settings.strategy,
-        "seed_set": settings.seed_set,
+        "seed_set": settings.first_strategy,
+        "reranker": trainer.reranker_setting,
         "corrections": correction_strengths(settings),
         "search": [settings.search, settings.neighbours],
         "asked": array_digest(unaskable),
@@ -51,7 +52,7 @@ def selection_folder(
         "budget": settings.schedule.batches()[round - 1],
     }
     if trainer.store.find("selection", key) is None:
-        trainer.bi_encoder(labels)
+        trainer.scorer(labels)
     build = partial(_select, trainer, settings, labels, round, unaskable, shares)
     return trainer.store.get("selection", key, build)
 
@@ -74,27 +75,37 @@ def _select(
     trainer.scores.watch.seconds.clear()
     strategy = strategy_named(settings.strategy)
     if round == 1 and strategy.needs_model:
-        strategy = strategy_named(settings.seed_set)
+        strategy = strategy_named(settings.first_strategy)
 
     def search_of(pretrained: bool) -> tuple[PairSearch, Scorer]:
-        """The search by the newest scorer, or by the encoder as it came."""
+        """The search by the newest bi-encoder, or by the encoder as it came."""
         used = Labels(labels.ids[:0], labels.values[:0], 0) if pretrained else labels
         scorer = trainer.bi_encoder(used)
         return trainer.scores.search(scorer, trainer.model_key(used), used.round), scorer
 
     def reranked() -> ScoredPairs | None:
-        """The candidates with the re-ranker's log-odds; None where labels are too few for one."""
-        from pairsieve.reranker.fit import enough_labels
-
-        if not enough_labels(labels.values):
+        """The candidates with the scorer's log-odds; None where it has no re-ranker."""
+        scorer = trainer.scorer(labels)
+        if scorer.reranker is None:
             return None
-        scorer = trainer.reranked(labels)
         scored = trainer.scores.score(scorer, trainer.split, trainer.model_key(labels))
         log_odds = scorer.log_odds(scored.scan.scores(scored.candidates))
         return ScoredPairs(scored.candidates, log_odds.astype(np.float32))
 
     boundary = _boundary(settings, trainer.learner.name, shares)
-    view = View(trainer.split, settings.task, search_of, round, unaskable, reranked, boundary)
+    varied = settings.recipe == "best"
+    view = View(
+        trainer.split,
+        settings.task,
+        search_of,
+        round,
+        unaskable,
+        boundary,
+        labels.values,
+        varied,
+        reranked,
+        trainer.lexical_search,
+    )
     budget = settings.schedule.batches()[round - 1]
     chosen = strategy.run(view, budget, generator_for(settings.seed, round, "select"))
     _check(strategy.name, chosen, budget, unaskable, trainer.split.space)

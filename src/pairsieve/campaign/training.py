@@ -28,6 +28,7 @@ from pairsieve.tasks import Split
 if TYPE_CHECKING:
     from pairsieve.models import CrossMatcher, Learner, Matcher
     from pairsieve.scan import Scan
+    from pairsieve.search import PairSearch
 
 RERANK_UP_TO = 200_000  # texts a side up to which a re-ranker is tried
 CROSS_EPOCHS = 4  # over the labels
@@ -236,6 +237,21 @@ class Trainer:
         folder = self.store.get("reranker", key, build)
         reranker = load_reranker(folder, self.learner.encoder.requested_device)
         return replace(scorer, reranker=reranker), load_array(folder / "out-of-fold.npy")
+
+    def lexical_search(self) -> PairSearch | None:
+        """The search by the mean of the frozen encoder's and the lexical cosine; None where none is."""
+        from pairsieve.reranker import hybrid_rows, lexical_rows
+        from pairsieve.reranker.lexical import fit_lexical
+        from pairsieve.search import ExactSearch
+
+        space, texts = self.split.space, (self.split.left.texts, self.split.right.texts)
+        if self.reranker_setting == "off" or self.settings.search != "exact":
+            return None
+        rows = self.scores.unit_rows(self.learner.pretrained(), self.split, "")
+        encoder = fit_lexical(texts[:1] if space.symmetric else texts)
+        both = zip(rows, lexical_rows(encoder, space, texts))
+        left, right = (hybrid_rows(one, other) for one, other in both)
+        return ExactSearch(self._cosine_scan(space, left, right))
 
     def _cosine_scan(self, space: Any, left: Any, right: Any) -> Scan:
         return self.scores.open_scan(space, left, right, False)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
 from pairsieve.pairs import Ids, PairSpace, ScoredPairs, is_member
+from pairsieve.reranker.features import normalised
 from pairsieve.tasks import Split
 
 if TYPE_CHECKING:
@@ -30,15 +31,22 @@ class View:
         search_of: SearchOf,
         round: int,
         asked: Ids,
-        reranked: Callable[[], ScoredPairs | None] = lambda: None,
         boundary: float = 0.0,
+        labels: NDArray[np.bool_] | None = None,
+        varied: bool = False,
+        reranked: Callable[[], ScoredPairs | None] = lambda: None,
+        lexical: Callable[[], PairSearch | None] = lambda: None,
     ) -> None:
-        """`search_of(pretrained)`: the search by the newest scorer, or by the encoder as it came.
+        """`search_of(pretrained)`: the search by the newest bi-encoder, or by the encoder as it came.
 
-        `reranked()`: the candidates with the re-ranker's log-odds, None where labels are too few for one.
+        `reranked()`: the candidates with the scorer's log-odds, None where it has no re-ranker. `lexical()`:
+        the search by the mean of the encoder's and the lexical cosine, None where there is none.
         """
-        self._split, self._where, self._search_of, self._reranked = split, where, search_of, reranked
-        self.round, self.asked, self.boundary = round, asked, boundary
+        self._split, self._where, self._search_of = split, where, search_of
+        self._reranked, self._lexical = reranked, lexical
+        self.round, self.asked, self.boundary, self.varied = round, asked, boundary, varied
+        self.labels = np.empty(0, bool) if labels is None else labels
+        self._numbers: tuple[Ids, Ids] | None = None
         self.searched: dict[str, Any] | None = None  # how the last search was made, and its recall
         self._searches: dict[bool, tuple[PairSearch, Scorer]] = {}
 
@@ -54,18 +62,38 @@ class View:
         return self._best(count, pretrained=self.round == 1)
 
     def closest(self, logit: float, count: int) -> ScoredPairs:
+        reranked = self._reranked() if self.round > 1 else None
+        if reranked is not None:
+            found = reranked.without(self.asked).closest(logit, count)
+            self._search(False)  # its opinion of the chosen pairs is what advice is made from
+            self.searched = {"method": f"re-ranker over {len(reranked):,} candidates", "recall": None}
+            if len(found) == count:
+                return found
         search, scorer = self._search(self.round == 1)
         # No cosine lies beyond 2: there the closest are the best, which is right for a model without a match.
         centre = float(np.clip(scorer.score_of(logit), -2, 2))
         return self._log_odds(search.closest(centre, count, self.asked), scorer)
 
-    def closest_reranked(self, logit: float, count: int) -> ScoredPairs:
-        reranked = self._reranked() if self.round > 1 else None
-        if reranked is None:
-            return ScoredPairs.empty()
-        self._search(False)  # its opinion of the chosen pairs is what advice is made from
-        self.searched = {"method": "re-ranker over the nearest of each text", "recall": None}
-        return reranked.without(self.asked).closest(logit, count)
+    def rankings(self, count: int) -> list[Ids]:
+        search, _ = self._search(True)
+        lexical = self._lexical()
+        found: list[Ids] = []
+        for one in [search] if lexical is None else [search, lexical]:
+            best = one.best(count, self.asked)
+            if not found:
+                self.searched = {"method": best.method, "recall": best.recall.as_json()}
+            found.append(best.pairs.ids[np.argsort(-best.pairs.scores, kind="stable")])
+        return found
+
+    def text_numbers(self) -> tuple[Ids, Ids]:
+        if self._numbers is None:
+            place: dict[str, int] = {}
+            sides = [
+                np.array([place.setdefault(normalised(text), len(place)) for text in side.texts], np.int64)
+                for side in (self._split.left, self._split.right)
+            ]
+            self._numbers = sides[0], sides[1]
+        return self._numbers
 
     def static(self, count: int) -> ScoredPairs:
         return self._best(count, pretrained=True)

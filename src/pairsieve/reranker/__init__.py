@@ -40,7 +40,7 @@ class Cuts:
 
 @dataclass(frozen=True, eq=False)
 class Reranker:
-    """Gives a candidate pair its log-odds: `weight · (mean logit of both models) + base · (bi-encoder's) + bias`.
+    """Gives a candidate its log-odds: `weight · (mean logit of both models) + base · (bi-encoder's) + bias`.
 
     weight, base, bias: the stack (Wolpert 1992), fitted to out-of-fold logits. cross_encoders: each trained
     without some left texts; the mean of their logits is a column.

@@ -16,7 +16,7 @@ from pairsieve.reranker import Floats, Reranker, candidate_scans, lexical_rows
 from pairsieve.reranker.features import TextReader, count_pieces, describe
 from pairsieve.reranker.lexical import fit_lexical
 from pairsieve.reranker.linear import fit_linear
-from pairsieve.reranker.trees import Features, Logits, fit_trees
+from pairsieve.reranker.trees import COUNT, Features, Logits, fit_trees
 
 if TYPE_CHECKING:
     from pairsieve.models import CrossMatcher
@@ -102,7 +102,8 @@ def fit_reranker(
     pieces = TextReader(vocabulary).take_apart(space, *texts)
     wanted = _competing(space, ids, labelled)
     every: list[NDArray[Any]] = [cosines, scans.lexical.scores(ids), *columns]
-    features = describe(pieces, ids[wanted], [column[wanted] for column in every])[np.searchsorted(ids[wanted], labelled)]
+    among = ids[wanted]
+    features = describe(pieces, among, [column[wanted] for column in every])[np.searchsorted(among, labelled)]
     raw = out_of_fold_logits(features, labels, left, seed)
     weight, share, bias = fit_stack(raw, base.log_odds, labels)
     models = fit_trees(features, labels, seed), fit_linear(features, labels)
@@ -124,7 +125,7 @@ def out_of_fold_logits(
         out = fold == one
         rest = labels[~out]
         if out.any() and rest.any() and not rest.all():
-            models = fit_trees(features[~out], rest, seed), fit_linear(features[~out], rest)
+            models = fit_trees(features[~out], rest, seed, COUNT // 2), fit_linear(features[~out], rest)
             logits[out] = (models[0].logits(features[out]) + models[1].logits(features[out])) / 2
     return logits
 

@@ -1,9 +1,8 @@
-"""Compiled loops over trees and over the pieces of texts; imported when first needed, as numba loads slowly."""
+"""Compiled loops over trees and over pieces of texts; imported when first needed, as numba loads slowly."""
 
 from __future__ import annotations
 
 import numba
-import numpy as np
 
 
 @numba.njit(cache=True, nogil=True)
@@ -21,7 +20,7 @@ def add_leaves(features, roots, column, threshold, left, right, value, out):  # 
 def add_common(  # type: ignore[no-untyped-def]
     starts, columns, other_starts, other_columns, rarity, left, right, out
 ):
-    """The squared rarity of the pieces that the texts of each pair have in common; columns ascend in a text."""
+    """The squared rarity of the pieces that the texts of each pair share; columns ascend in a text."""
     for pair in range(left.shape[0]):
         one, end = starts[left[pair]], starts[left[pair] + 1]
         other, other_end = other_starts[right[pair]], other_starts[right[pair] + 1]
@@ -49,7 +48,9 @@ def compare_numbers(starts, values, other_starts, other_values, left, right, out
         one, end = starts[left[pair]], starts[left[pair] + 1]
         other, other_end = other_starts[right[pair]], other_starts[right[pair] + 1]
         turned = end - one > other_end - other
-        few, few_end, many, many_end = (other, other_end, one, end) if turned else (one, end, other, other_end)
+        few, few_end, many, many_end = (
+            (other, other_end, one, end) if turned else (one, end, other, other_end)
+        )
         if few == few_end:
             out[pair, 0] = out[pair, 1] = out[pair, 2] = -1.0
             continue

@@ -1,4 +1,4 @@
-"""Extremely randomised trees (Geurts et al. 2006) as plain arrays: fitted by scikit-learn, stored without it."""
+"""Extremely randomised trees (Geurts et al. 2006) as plain arrays, fitted by scikit-learn."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Trees:
         return Trees(**{field.name: arrays[field.name] for field in fields(Trees)})
 
 
-def fit_trees(features: Features, labels: NDArray[np.bool_], seed: int) -> Trees:
+def fit_trees(features: Features, labels: NDArray[np.bool_], seed: int, count: int = COUNT) -> Trees:
     """Trees fitted to labelled pairs: features (n, columns), labels (n,) bool, both classes among them."""
     from sklearn.ensemble import ExtraTreesClassifier
 
-    model = ExtraTreesClassifier(COUNT, min_samples_leaf=2, random_state=seed, n_jobs=1)
+    model = ExtraTreesClassifier(count, min_samples_leaf=2, random_state=seed, n_jobs=1)
     with one_thread():
         model.fit(features, labels)
     trees = [estimator.tree_ for estimator in model.estimators_]

@@ -69,7 +69,7 @@ def _rows(
     side: int,
     plain: bool = False,
 ) -> Floats:
-    """The rows of some texts of a side, smoothed with the nearest that the round's own rows name, or plain."""
+    """The rows of some texts of a side: plain, or smoothed with the nearest that the round's rows name."""
 
     def rows_at(places: NDArray[np.int64], side: int) -> Floats:
         name = "right" if side else "left"
