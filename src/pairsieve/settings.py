@@ -104,9 +104,6 @@ class Schedule:
         return sum(self.batches())
 
 
-PAPER_SCHEDULE = Schedule(first_batch=2048, growth=1.5, rounds=4)  # 16,640 labels
-
-
 @dataclass(frozen=True, kw_only=True)
 class CampaignSettings:
     """All settings of a campaign. Names of plug-ins are looked up where the plug-ins live."""
@@ -322,3 +319,6 @@ def _toml(value: Any) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return repr(value)
+
+
+PAPER_SCHEDULE = Schedule(first_batch=2048, growth=1.5, rounds=4)  # 16,640 labels
