@@ -155,6 +155,16 @@ def test_held_and_new_texts_have_the_scores_of_the_whole_space(side: int | None,
         assert encoder.read == before, "logits of two texts are made once"
 
 
+@pytest.mark.parametrize("side", [0, 1])
+def test_without_known_askers_only_the_candidates_of_a_query_compete(side: int) -> None:
+    rng = np.random.default_rng(5)
+    scorer = scorer_of(False, None, reranked=True)
+    index = Index(held_texts(scorer, "k", TEXTS[:40], unit(rng, 40)), scorer, None, side)
+    index.apply([Change("k3", None), Change("new", TEXTS[41], index.answering.plain.rows[5])])
+    rows = index.answering.plain.rows[[5, 8, 40]]
+    assert sum(check_new(index, scorer, *given) for given in zip(TEXTS[50:53], rows)) > 5
+
+
 def test_an_added_or_removed_text_touches_its_own_partners_only() -> None:
     """What is known of the best competitors of all others stays known, and is right."""
     rng = np.random.default_rng(4)

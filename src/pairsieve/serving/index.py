@@ -84,7 +84,7 @@ class Index:
         self.scorer, self.corrections = scorer, Corrections(True) if scorer is None else scorer.corrections
         self.one, self.width, self._device = self.corrections.symmetric, answering.width, device
         self.answering = answering
-        nobody = HeldTexts([], [], answering.plain.rows[:0])
+        nobody = HeldTexts([], [], answering.plain.rows[:0], lexical=answering.lexical[:0])
         self.asking = answering if self.one else asking or nobody
         self.side = 0 if self.one else side
         self._sides = [answering, self.asking] if len(self.asking) and not self.one else [answering]
