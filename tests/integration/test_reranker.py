@@ -1,6 +1,7 @@
-"""The re-ranker: its features, its trees, that it learns, and is left out where it does not help."""
+"""The re-ranker: its features, candidates and models, what it learns, and how it is kept on disk."""
 
 import json
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -12,16 +13,19 @@ from examples import examples
 from pairsieve.errors import InputError
 from pairsieve.measure.curve import curve_from_scores
 from pairsieve.models.folds import cross_fitted_log_odds, fold_of
-from pairsieve.pairs import AllPairs, CrossPairs, ScoredPairs, is_member
-from pairsieve.reranker import _neighbour_ids, find_candidates, fit
-from pairsieve.reranker.features import TextReader, count_pieces, describe
-from pairsieve.reranker.fit import out_of_fold_logits
+from pairsieve.pairs import AllPairs, CrossPairs, is_member, pair_rows
+from pairsieve.reranker import Cuts, candidate_scans, fit, rerank
+from pairsieve.reranker.features import TextReader, count_pieces, describe, feature_count
+from pairsieve.reranker.fit import Base, fit_reranker, fit_stack, out_of_fold_logits
+from pairsieve.reranker.lexical import fit_lexical
+from pairsieve.reranker.linear import fit_linear
 from pairsieve.reranker.saving import load_reranker, save_reranker
 from pairsieve.reranker.trees import fit_trees
 from pairsieve.scan import open_scan
 from pairsieve.scorer import load_scorer
-from pairsieve.scorer.reranked import RerankedScan, combined, squash
+from pairsieve.scorer.reranked import RerankedScan, squash
 from pairsieve.settings import Schedule
+from pairsieve.synthetic import synthetic_questions
 from synthetic_task import begin, synthetic_task
 
 pytestmark = pytest.mark.xdist_group("reranker")  # one campaign serves the module: made once
@@ -30,10 +34,15 @@ LEFT = ["Canon scanner 8800F | silver | 199.00", "Sony radio ICF-38 | 25.00"]
 RIGHT = ["canon 8800 f scanner | 235.50", "Sony radio ICF38 | 24.00", "Sony radio SRF 59 | 15.00"]
 
 
+# ── features ──────────────────────────────────────────────────────────────────────────────────────
+
+
 def described(left, right, ids, scores):
     space = CrossPairs(len(left), len(right))
     pieces = TextReader(count_pieces([left, right])).take_apart(space, left, right)
-    return describe(pieces, ids, [np.asarray(scores, float)])
+    columns = describe(pieces, ids, [np.asarray(scores, float)])
+    assert columns.shape == (len(ids), feature_count(1))
+    return columns
 
 
 def test_a_pair_is_described_by_its_lead_over_its_competitors():
@@ -49,20 +58,50 @@ def test_a_pair_is_described_by_its_lead_over_its_competitors():
     assert columns[:, 2].tolist() == pytest.approx([1, 1, 1])  # nobody else is a candidate of those
 
 
+def test_a_partner_with_the_same_text_is_no_competitor():
+    """Two copies of the radio, one in capitals: each leads the scanner by 0.4 or 0.3, not the other copy."""
+    space = CrossPairs(1, 3)
+    right = [RIGHT[1], RIGHT[1].upper() + " ", RIGHT[0]]
+    ids = space.ids([0, 0, 0], [0, 1, 2])
+    assert described(LEFT[1:], right, ids, [0.9, 0.8, 0.5])[:, 1].tolist() == pytest.approx([0.4, 0.3, -0.4])
+    alone = described(LEFT[1:], right, ids[:2], [0.9, 0.8])[:, 1]
+    assert alone.tolist() == pytest.approx([1.0, 0.9]), "one text alone leads by 1, its best copy at least"
+
+
+def test_in_one_collection_all_candidates_of_a_text_compete():
+    """The pairs 0-1 (0.9), 0-2 (0.6) and 1-3 (0.7): the first leads by 0.3 at text 0 and by 0.2 at text 1."""
+    space, texts = AllPairs(4), ["a", "b", "c", "d"]
+    pieces = TextReader(count_pieces([texts])).take_apart(space, texts, texts)
+    columns = describe(pieces, space.ids([0, 0, 1], [1, 2, 3]), [np.array([0.9, 0.6, 0.7])])
+    assert columns[:, 1].tolist() == pytest.approx([0.2, -0.3, -0.2])  # the smaller lead
+    assert columns[:, 2].tolist() == pytest.approx([0.3, 1.0, 1.0])
+
+
 def test_codes_agree_however_they_are_spaced():
-    """Columns 13 on are the codes: "ICF-38" and "ICF38" agree, "SRF 59" does not."""
+    """Column 13 is the cosine of the codes: "ICF-38" and "ICF38" agree, "SRF 59" does not."""
     space = CrossPairs(2, 3)
     ids = space.ids([1, 1], [1, 2])
     codes = described(LEFT, RIGHT, ids, [0.9, 0.9])[:, 13]
     assert codes[0] > codes[1]
 
 
-def test_the_last_number_is_compared_and_may_be_missing():
-    """199.00 against 235.50 differ by 36.5/235.5; a text without a number gives no figure."""
-    space = CrossPairs(2, 2)
-    columns = described(LEFT, ["canon | 235.50", "no number here"], space.ids([0, 0], [0, 1]), [0.5, 0.5])
-    assert columns[0, -2] == pytest.approx(36.5 / 235.5)
-    assert np.isnan(columns[1, -2])
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ("scanner 8800 | 199.00", "235.50 or 8800", [1 / 2, 36.5 / 235.5 / 2, 36.5 / 235.5]),
+        ("1,250 m", "1250 | 3 | 7.5", [1, 0, 0]),  # the text with fewer numbers is looked at
+        ("1250 | 3 | 7.5", "1,250 m", [1, 0, 0]),
+        ("0 degrees", "0.0 degrees", [1, 0, 0]),
+        ("1 or 100", "50 or 100", [1 / 2, (49 / 50 + 1 / 2) / 4, (49 / 50 + 1 / 2) / 2]),  # mean of both ways
+        ("1 and 1", "11 and 1", [3 / 4, 10 / 11 / 4, 10 / 11 / 2]),
+        ("no number here", "235.50", [-1, -1, -1]),
+        ("235.50", "none", [-1, -1, -1]),
+    ],
+)
+def test_numbers_are_compared(left, right, expected):
+    """The share that the other text has too, the mean and the largest relative difference; -1 without."""
+    columns = described([left], [right], CrossPairs(1, 1).ids([0], [0]), [0.5])
+    assert columns[0, -4:-1].tolist() == pytest.approx(expected)
 
 
 @settings(max_examples=examples(30))
@@ -82,8 +121,95 @@ def test_in_one_collection_the_order_of_a_pair_means_nothing(texts):
     assert np.allclose(one[order], other, atol=1e-5, equal_nan=True)
 
 
-def test_out_of_fold_logits_come_from_trees_that_did_not_see_the_left_text():
-    """Labels are noise that only the left text's number gives away: seen trees know it, others cannot."""
+def test_a_pair_is_described_alike_in_every_collection():
+    """How rare a word is comes from the collection it was fitted on: other texts beside it change nothing."""
+    words = count_pieces([LEFT, RIGHT])
+    small, large = CrossPairs(1, 1), CrossPairs(2, 3)
+    alone = describe(
+        TextReader(words).take_apart(small, LEFT[:1], RIGHT[:1]), small.ids([0], [0]), [np.array([0.5])]
+    )
+    among = describe(TextReader(words).take_apart(large, LEFT, RIGHT), large.ids([0], [0]), [np.array([0.5])])
+    assert np.array_equal(alone, among, equal_nan=True)
+
+
+# ── candidates ────────────────────────────────────────────────────────────────────────────────────
+
+
+def unit(rng, count, width=8):
+    rows = rng.normal(size=(count, width))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.mark.parametrize("two", [False, True])
+def test_candidates_are_the_pairs_that_reach_a_cut(two):
+    """By cosine, or by the mean of both cosines; against products written out."""
+    rng = np.random.default_rng(1)
+    sides = [synthetic_questions(40, seed=one).texts for one in range(1 + two)]
+    space = CrossPairs(40, 40) if two else AllPairs(40)
+    encoder = fit_lexical(sides)
+    rows, lexical = [unit(rng, 40) for _ in sides], [encoder.embed(side) for side in sides]
+    both = [(*found, None)[:2] for found in (rows, lexical)]
+    scans = candidate_scans(open_scan, space, *both)
+    cuts = scans.cuts(100)
+    every = space.unrank(np.arange(space.size))
+    left, right = pair_rows(every)
+    cosine, other = (np.einsum("nd,nd->n", side[0][left], side[-1][right]) for side in (rows, lexical))
+    mean = (cosine + other) / 2
+    assert 80 < (cosine >= cuts.cosine).sum() <= 100 and 80 < (mean >= cuts.mean).sum() <= 100
+    expected = every[(cosine >= cuts.cosine) | (mean >= cuts.mean)]
+    assert scans.reaching(cuts).tolist() == expected.tolist() and len(expected) > 110
+    far = every[[int(np.argmin(cosine + mean))]]
+    assert scans.reaching(cuts, also=far).tolist() == np.sort(np.append(expected, far)).tolist()
+
+
+def test_texts_that_share_letters_are_near_by_lexical_rows():
+    texts = ["Panasonic KX-TG6700B", "panasonic kxtg6700b phone", "a river in the north", ""]
+    rows = fit_lexical([texts, synthetic_questions(50, seed=0).texts]).embed(texts)
+    assert np.linalg.norm(rows, axis=1).tolist() == pytest.approx([1, 1, 1, 0])
+    assert rows[0] @ rows[1] > 0.4 > 0.2 > rows[0] @ rows[2]
+
+
+# ── models ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def made_features(seed, rows=300, columns=6):
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(rows, columns)).astype(np.float32)
+    return features, features[:, 0] + rng.normal(size=rows) > 0
+
+
+def test_the_trees_are_those_of_scikit_learn():
+    """Probabilities from plain arrays equal the library's own, kept from 0 and 1."""
+    from sklearn.ensemble import ExtraTreesClassifier
+
+    features, labels = made_features(3)
+    features[:50] += 20
+    labels[:50] = True
+    model = ExtraTreesClassifier(200, min_samples_leaf=2, random_state=7).fit(features, labels)
+    expected = np.clip(model.predict_proba(features)[:, 1], 0.005, 0.995)
+    assert (expected == 0.995).any()
+    ours = fit_trees(features, labels, 7).logits(features)
+    assert 1 / (1 + np.exp(-ours)) == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_linear_model_is_that_of_scikit_learn():
+    """Over columns of unit variance, clipped at 6; a column without variance says nothing."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    features, labels = made_features(4)
+    features[:, 1] *= 1000
+    features[:, 2] = 3.0
+    scaled = StandardScaler().fit_transform(features.astype(np.float64))
+    model = LogisticRegression(C=0.3, max_iter=2000).fit(scaled, labels)
+    ours = fit_linear(features, labels)
+    assert ours.logits(features) == pytest.approx(np.clip(model.decision_function(scaled), -6, 6), abs=1e-4)
+    assert ours.weights[2] == 0
+    assert set(np.abs(ours.logits(100 * features)[:20])) == {6.0}
+
+
+def test_out_of_fold_logits_come_from_models_that_did_not_see_the_left_text():
+    """Labels are noise that only the left text's number gives away: models that saw it know it."""
     rng = np.random.default_rng(0)
     left = np.repeat(np.arange(60), 5)
     labels = (rng.random(60) < 0.5)[left]
@@ -94,54 +220,92 @@ def test_out_of_fold_logits_come_from_trees_that_did_not_see_the_left_text():
     assert ((unseen > 0) == labels).mean() < 0.7
 
 
-def test_a_column_without_a_value_is_not_missed():
-    """No text has a number: the trees learn from the other columns."""
+def test_the_stack_weighs_by_what_out_of_fold_logits_are_worth():
+    """Separable labels: more weight, but bounded. Noise: little. The bi-encoder's where it knows more."""
     rng = np.random.default_rng(0)
-    features = rng.normal(size=(80, 2)).astype(np.float32)
-    features[:, 1] = np.nan
-    labels = features[:, 0] > 0
-    logits = fit_trees(features, labels, 0).logits(features)
-    assert ((logits > 0) == labels).all()
+    labels = rng.random(400) < 0.3
+    signal, noise = np.where(labels, 2.0, -2.0), rng.normal(size=400)
+    weight, base, bias = fit_stack(signal, np.zeros(400), labels)
+    assert 1 < weight <= 5 and base == pytest.approx(0, abs=1e-3) and abs(bias) < 2
+    weight, base, bias = fit_stack(noise, np.zeros(400), labels)
+    assert weight < 0.5 and bias == pytest.approx(np.log(0.3 / 0.7), abs=0.3)
+    weight, base, _ = fit_stack(noise, signal, labels)
+    assert base > 1 > weight
+    weight, base, _ = fit_stack(-signal, -signal, labels)
+    assert weight == pytest.approx(0.05) and base == 0, "neither counts against the labels"
 
 
-def test_the_trees_are_those_of_scikit_learn():
-    """Logits from plain arrays equal the library's own, missing values included."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    rng = np.random.default_rng(3)
-    features = rng.normal(size=(300, 6)).astype(np.float32)
-    features[rng.random(features.shape) < 0.15] = np.nan
-    labels = np.nan_to_num(features[:, 0]) + rng.normal(size=300) > 0
-    model = HistGradientBoostingClassifier(
-        max_iter=150,
-        max_depth=4,
-        learning_rate=0.07,
-        l2_regularization=1.0,
-        min_samples_leaf=3,
-        early_stopping=False,
-        random_state=7,
-    ).fit(features, labels)
-    ours = fit_trees(features, labels, 7).logits(features)
-    assert ours == pytest.approx(model.decision_function(features), abs=1e-9)
+@pytest.mark.parametrize("value", [False, True])
+def test_a_stack_of_labels_of_one_class_stays_finite(value):
+    labels = np.full(30, value)
+    weight, base, bias = fit_stack(np.linspace(-3, 3, 30), np.linspace(-3, 3, 30), labels)
+    assert 0.05 <= weight <= 5 and 0 <= base <= 5 and 1 < abs(bias) <= 10 and (bias > 0) == value
 
 
-def test_candidates_are_neighbours_from_either_side():
-    space = CrossPairs(2, 3)
-    one = _neighbour_ids(space, np.array([[0], [-1]]), flipped=False)
-    other = _neighbour_ids(space, np.array([[1], [1], [0]]), flipped=True)
-    found = np.unique(np.concatenate([one, other]))
-    assert found.tolist() == np.sort(space.ids([0, 1, 1, 0], [0, 0, 1, 2])).tolist()
+@dataclass
+class Fitted:
+    """A re-ranker fitted to half of the pairs of synthetic questions, and what it was fitted to."""
+
+    reranker: object
+    space: AllPairs
+    texts: list
+    rows: np.ndarray
+    labelled: np.ndarray
+    labels: np.ndarray
+    out_of_fold: np.ndarray
 
 
-def test_a_pair_is_described_alike_in_every_collection():
-    """How rare a word is comes from the collection it was fitted on: other texts beside it change nothing."""
-    words = count_pieces([LEFT, RIGHT])
-    small, large = CrossPairs(1, 1), CrossPairs(2, 3)
-    alone = describe(
-        TextReader(words).take_apart(small, LEFT[:1], RIGHT[:1]), small.ids([0], [0]), [np.array([0.5])]
+@pytest.fixture(scope="module")
+def fitted():
+    made, space, rng = synthetic_questions(80, seed=5), AllPairs(80), np.random.default_rng(0)
+    centres = unit(rng, int(made.cluster.max()) + 1)
+    rows = centres[made.cluster] + 0.3 * rng.normal(size=(80, 8)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    every = space.unrank(np.arange(space.size))
+    left, right = pair_rows(every)
+    truth = made.cluster[left] == made.cluster[right]
+    cosines = np.einsum("nd,nd->n", rows[left], rows[right])
+    kept = truth | (rng.random(len(every)) < 0.05)
+    base = Base(cosines[kept], 10 * cosines[kept] - 7, int(truth.sum()))
+    given = open_scan, space, (made.texts, made.texts), (rows, None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fit, "FEWEST_CANDIDATES", 0)
+        patch.setattr(fit, "CANDIDATES_A_TEXT", 10)
+        found = fit_reranker(*given, every[kept], truth[kept], base, seed=0)
+    return Fitted(found.reranker, space, list(made.texts), rows, every[kept], truth[kept], found.out_of_fold)
+
+
+def test_it_learns_which_candidates_match(fitted):
+    """Out of fold it ranks labelled pairs far better than chance, and its log-odds are calibrated."""
+    labels = fitted.labels
+    ranked = curve_from_scores(fitted.out_of_fold[labels], fitted.out_of_fold[~labels])
+    assert ranked.average_precision() > 0.8 > labels.mean() + 0.2
+    chance = 1 / (1 + np.exp(-fitted.out_of_fold))
+    assert chance.mean() == pytest.approx(labels.mean(), abs=0.05)
+
+
+def test_every_candidate_of_a_space_gets_its_logit(fitted):
+    found = rerank(
+        fitted.reranker, open_scan, fitted.space, (fitted.texts, fitted.texts), (fitted.rows, None)
     )
-    among = describe(TextReader(words).take_apart(large, LEFT, RIGHT), large.ids([0], [0]), [np.array([0.5])])
-    assert np.array_equal(alone, among, equal_nan=True)
+    assert 400 < len(found["ids"]) <= 1600 and (np.diff(found["ids"]) > 0).all()
+    nothing = replace(fitted.reranker, cuts=Cuts(1.1, 1.1))
+    none = rerank(nothing, open_scan, fitted.space, (fitted.texts, fitted.texts), (fitted.rows, None))
+    assert len(none["ids"]) == len(none["logits"]) == 0
+
+
+def test_identical_texts_get_identical_scores_with_the_same_partner(fitted):
+    """Text 0 three times, one of them in capitals: with every partner the three have the same logit."""
+    texts = [*fitted.texts, fitted.texts[0], fitted.texts[0].upper()]
+    rows = fitted.rows[[*range(80), 0, 0]]
+    space = AllPairs(82)
+    found = rerank(fitted.reranker, open_scan, space, (texts, texts), (rows, None))
+    logit = dict(zip(found["ids"].tolist(), found["logits"].tolist()))
+    partners = [at for at in range(1, 80) if int(space.ids(0, at)) in logit]
+    assert len(partners) > 5
+    for at in partners:
+        first, second, capitals = (logit[int(space.ids(copy, at))] for copy in (0, 80, 81))
+        assert first == second == capitals
 
 
 @settings(max_examples=examples(40))
@@ -157,7 +321,7 @@ def test_counts_over_re_ranked_pairs_are_exact(seed, symmetric, weight, bias):
     log_odds = rng.normal(0, 5, 12)
     scan = RerankedScan(base, weight, bias, ids, log_odds)
     scores = squash(weight * base.scores(every).astype(np.float64) + bias)
-    scores[is_member(every, ids)] = squash(combined(weight, bias, base.scores(ids), log_odds))
+    scores[is_member(every, ids)] = squash(log_odds)
     assert np.array_equal(scan.scores(every), scores)
     thresholds = np.concatenate([scores, rng.uniform(-1, 1, 5).astype(np.float32), [-1.0, 1.0]])
     thresholds = thresholds.astype(np.float32)
@@ -190,68 +354,40 @@ def test_a_calibration_never_sees_the_fold_it_scores():
     assert np.mean(leaks) > 0.1
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory, tiny_encoder):
-    root = tmp_path_factory.mktemp("reranker")
-    task = synthetic_task(root / "task", two=True, sizes={"train": 200, "dev": 60, "test": 60})
-    schedule = Schedule(first_batch=140, growth=1.0, rounds=2)
-    settings = {"strategy": "reranker-uncertainty", "seed_set": "stated", "schedule": schedule}
-    campaign = begin(root / "campaign", task, tiny_encoder, **settings)
-    campaign.run()
-    return campaign
+# ── on disk ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_strategy_asks_where_the_re_ranker_is_in_doubt(trained):
-    """Every pair of round 2 lies nearer one half, by the re-ranker after round 1, than any not asked."""
-    labels = trained.labels(1)
-    scorer = trained.trainer.reranked(labels)
-    scored = trained.score(trained.split, 1, scorer)
-    log_odds = scorer.log_odds(scored.scan.scores(scored.candidates))
-    first, second = (trained.ledger.questions(round).ids for round in (1, 2))
-    doubt = ScoredPairs(scored.candidates, np.abs(log_odds).astype(np.float32)).without(np.sort(first))
-    asked = np.isin(doubt.ids, second)
-    assert asked.sum() == len(second) == 140
-    assert doubt.scores[asked].max() <= doubt.scores[~asked].min()
-
-
-def test_the_better_scorer_is_used_and_the_other_named(trained, monkeypatch):
-    """With out-of-fold log-odds of the bi-encoder that no re-ranker can beat, it is left out; with useless
-    ones it is used."""
-    labels = trained.labels(2)
-    for sign, reranked in ((1.0, False), (-1.0, True)):
-        perfect = np.where(labels.values, sign, -sign)
-        monkeypatch.setattr(type(trained.trainer), "_out_of_fold", lambda *given: (perfect, perfect))  # noqa: B023
-        assert (trained.trainer.scorer(labels).reranker is not None) is reranked
-        tried = trained.trainer.out_of_fold(labels).average_precision
-        assert set(tried) == {"bi-encoder", "re-ranker"}
-
-
-def test_a_re_ranker_is_written_and_read_without_loss(trained, tmp_path):
-    reranker = trained.trainer.reranked(trained.labels(2)).reranker
+def test_a_re_ranker_is_written_and_read_without_loss(fitted, tmp_path):
+    reranker = fitted.reranker
     save_reranker(tmp_path, reranker)
     again = load_reranker(tmp_path)
-    assert again.vocabulary.counts == reranker.vocabulary.counts
-    features = np.random.default_rng(0).normal(size=(50, 40)).astype(np.float32)
-    assert np.array_equal(again.log_odds(features), reranker.log_odds(features))
+    assert again.vocabulary.counts == reranker.vocabulary.counts and again.cuts == reranker.cuts
+    assert (again.weight, again.base, again.bias) == (reranker.weight, reranker.base, reranker.bias)
+    assert np.array_equal(again.lexical.rarity, reranker.lexical.rarity)
+    given = open_scan, fitted.space, (fitted.texts, fitted.texts), (fitted.rows, None)
+    one, other = rerank(reranker, *given), rerank(again, *given)
+    assert all(np.array_equal(one[name], other[name]) for name in ("ids", "logits"))
 
 
 @pytest.mark.parametrize(
-    ("array", "value", "words"),
+    ("name", "array", "value", "words"),
     [
-        ("column", 10_000, "a column or node that does not exist"),
-        ("roots", 10**9, "a column or node that does not exist"),
-        ("left", 10**9, "a node that does not exist"),
-        ("right", -5, "a node that does not exist"),
-        ("left", 0, "stands before it"),
-        ("value", np.nan, "infinite or not a number"),
-        ("threshold", np.nan, "infinite or not a number"),
-        ("baseline", np.inf, "infinite or not a number"),
+        ("trees", "column", 10_000, "a column or node that does not exist"),
+        ("trees", "roots", 10**9, "a column or node that does not exist"),
+        ("trees", "left", 10**9, "a node that does not exist"),
+        ("trees", "right", -5, "a node that does not exist"),
+        ("trees", "left", 0, "stands before it"),
+        ("trees", "value", np.nan, "infinite or not a number"),
+        ("trees", "threshold", np.nan, "infinite or not a number"),
+        ("arrays", "weights", np.nan, "infinite or not a number"),
+        ("arrays", "bias", np.inf, "infinite or not a number"),
+        ("arrays", "rarity", -np.inf, "infinite or not a number"),
     ],
 )
-def test_damaged_trees_are_refused_before_they_are_read(trained, tmp_path, array, value, words):
+def test_damaged_arrays_are_refused_before_they_are_read(fitted, tmp_path, name, array, value, words):
     """The compiled loop reads wherever it is led, and a circle has no end."""
-    save_reranker(tmp_path, trained.trainer.reranked(trained.labels(1)).reranker)
-    file = tmp_path / "reranker-trees.safetensors"
+    save_reranker(tmp_path, fitted.reranker)
+    file = tmp_path / f"reranker-{name}.safetensors"
     arrays = {name: np.array(values) for name, values in load_file(file).items()}
     arrays[array][0] = value
     save_file(arrays, file)
@@ -259,26 +395,86 @@ def test_damaged_trees_are_refused_before_they_are_read(trained, tmp_path, array
         load_reranker(tmp_path)
 
 
-@pytest.mark.parametrize("change", [{"weight": float("nan")}, {"bias": float("inf")}, {"neighbours": 0}])
-def test_a_calibration_that_is_no_number_is_refused(trained, tmp_path, change):
-    save_reranker(tmp_path, trained.trainer.reranked(trained.labels(1)).reranker)
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [("weights", "weights for 30 columns"), ("bias", "weights for"), ("rarity", "buckets")],
+)
+def test_arrays_of_another_shape_are_refused(fitted, tmp_path, array, words):
+    save_reranker(tmp_path, fitted.reranker)
+    file = tmp_path / "reranker-arrays.safetensors"
+    arrays = {name: np.array(values) for name, values in load_file(file).items()}
+    save_file(arrays | {array: np.append(arrays[array], arrays[array][:1])}, file)
+    with pytest.raises(InputError, match=f"the re-ranker cannot be read.*{words}"):
+        load_reranker(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change", [{"weight": float("nan")}, {"bias": float("inf")}, {"mean_cut": float("nan")}, {"base": None}]
+)
+def test_a_stack_or_cut_that_is_no_number_is_refused(fitted, tmp_path, change):
+    save_reranker(tmp_path, fitted.reranker)
     file = tmp_path / "reranker.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    with pytest.raises(InputError, match="are no re-ranker"):
+    with pytest.raises(InputError, match="the re-ranker cannot be read"):
         load_reranker(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("reranker.json", "reranker-vocabulary.json"),
+        *("reranker-trees.safetensors", "reranker-arrays.safetensors"),
+    ],
+)
+def test_a_cut_off_or_missing_file_is_refused(fitted, tmp_path, name):
+    save_reranker(tmp_path, fitted.reranker)
+    file = tmp_path / name
+    file.write_bytes(file.read_bytes()[:40])
+    with pytest.raises(InputError, match="the re-ranker cannot be read"):
+        load_reranker(tmp_path)
+    file.unlink()
+    with pytest.raises(InputError, match="the re-ranker cannot be read"):
+        load_reranker(tmp_path)
+
+
+# ── in a campaign ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, tiny_encoder):
+    root = tmp_path_factory.mktemp("reranker")
+    task = synthetic_task(root / "task", two=True, sizes={"train": 200, "dev": 60, "test": 60})
+    schedule = Schedule(first_batch=110, growth=1.0, rounds=2)
+    settings = {"strategy": "stated", "seed_set": "stated", "reranker": "on", "schedule": schedule}
+    campaign = begin(root / "campaign", task, tiny_encoder, **settings)
+    campaign.run()
+    return campaign
+
+
+def test_the_better_scorer_is_used_and_the_other_named(trained, monkeypatch):
+    """With out-of-fold log-odds of the bi-encoder that no re-ranker can beat, it is left out; with useless
+    ones it is used."""
+    labels, trainer = trained.labels(2), trained.trainer
+    trainer = replace(trainer, settings=replace(trainer.settings, reranker="auto"))
+    held_out = trainer._out_of_fold(labels)
+    for sign, reranked in ((1.0, False), (-1.0, True)):
+        sure = replace(held_out, log_odds=np.where(labels.values, 20 * sign, -20 * sign))
+        monkeypatch.setattr(type(trainer), "_out_of_fold", lambda *given: sure)  # noqa: B023
+        assert (trainer.scorer(labels).reranker is not None) is reranked
+        assert set(trainer.out_of_fold(labels).average_precision) == {"bi-encoder", "re-ranker"}
 
 
 @pytest.mark.slow
 def test_a_cross_encoder_joins_as_columns_of_its_own(trained, monkeypatch):
     monkeypatch.setattr(fit, "CROSS_FOLDS", 2)
+    monkeypatch.setattr(fit, "FEWEST_CANDIDATES", 0)
+    monkeypatch.setattr(fit, "CANDIDATES_A_TEXT", 2)
     monkeypatch.setattr("pairsieve.campaign.training.CROSS_EPOCHS", 1)
-    labels = trained.labels(2)
-    trainer = trained.trainer
-    plain = trainer.reranked(labels).reranker
-    monkeypatch.setattr(fit, "find_candidates", lambda *args, **also: find_candidates(*args, 2, also["also"]))
+    labels, trainer = trained.labels(2), trained.trainer
+    plain = trainer.scorer(labels).reranker
     scorer, out_of_fold = trainer._reranked(trainer.bi_encoder(labels), labels, cross=True)
     assert len(scorer.reranker.cross_encoders) == 2 and len(plain.cross_encoders) == 0
-    assert scorer.reranker.trees.column.max() > plain.trees.column.max() - 3
+    assert len(scorer.reranker.linear.weights) == len(plain.linear.weights) + 3 == feature_count(3)
     assert len(out_of_fold) == len(labels.ids)
 
 
@@ -286,7 +482,7 @@ def test_a_cross_encoder_joins_as_columns_of_its_own(trained, monkeypatch):
 def test_distilling_is_kept_only_where_it_ranks_better(trained, tmp_path, monkeypatch):
     """Both sides of the comparison are corrected and calibrated alike; without new pairs they are equal."""
     labels, trainer = trained.labels(2), trained.trainer
-    always = trainer.reranked(labels)
+    always = trainer.scorer(labels)
     monkeypatch.setattr(type(trainer), "scorer", lambda self, labels: always)
     result = trainer.distil(labels, tmp_path / "distilled")
     assert result["kept"] == (result["after"] > result["before"]) == (tmp_path / "distilled").exists()
@@ -296,4 +492,4 @@ def test_distilling_is_kept_only_where_it_ranks_better(trained, tmp_path, monkey
         assert load_scorer(tmp_path / "distilled").scores(left[:5], right[:4]).shape == (5, 4)
     nothing = np.empty(0, np.int64), np.empty(0, bool)
     before, after = trainer._out_of_fold(labels), trainer._out_of_fold(labels, nothing)
-    assert np.array_equal(before[1], after[1])
+    assert np.array_equal(before.log_odds, after.log_odds)

@@ -82,7 +82,7 @@ def trained(
     )
     with pytest.MonkeyPatch.context() as patch:  # else all pairs of so small a task are candidates
         patch.setattr("pairsieve.reranker.fit.FEWEST_CANDIDATES", 0)
-        patch.setattr("pairsieve.reranker.fit.CANDIDATES_A_TEXT", 5)
+        patch.setattr("pairsieve.reranker.fit.CANDIDATES_A_TEXT", 10)
         campaign.run()
         scorer = campaign.scorer()
     assert (scorer.reranker is not None) == reranked and any(scorer.corrections.hubness)
@@ -276,20 +276,22 @@ def scores_of_new(scorer: Scorer, text: str, left: list[str], right: list[str]) 
 
 def test_a_new_text_is_scored_as_defined_and_changes_nothing(trained: Trained, tmp_path: Path) -> None:
     split = trained.test
-    expected = scores_of_new(
-        load_scorer(trained.exported), NEW, list(split.left.texts), list(split.right.texts)
-    )
+    new = f"{split.left.texts[0]} 4711"
+    scorer = load_scorer(trained.exported)
+    # Its row differs by 1e-7 with the batch it is embedded in; the weights of the re-ranker multiply that.
+    close = CLOSE if scorer.reranker is None else 10 * CLOSE
+    expected = scores_of_new(scorer, new, list(split.left.texts), list(split.right.texts))
     with Service.open(trained.folder, "test", state=tmp_path) as service:
         before = service.match_key(split.left.keys[0], ALL)
-        alone = {match.key: match.score for match in service.match(NEW, ALL)}
-        others = [f"{NEW} {number}" for number in range(5)]
-        among = service.match_many([*others, NEW, *others], ALL)[5]
-        assert {match.key: match.score for match in among} == pytest.approx(alone, abs=CLOSE)
+        alone = {match.key: match.score for match in service.match(new, ALL)}
+        others = [f"{new} {number}" for number in range(5)]
+        among = service.match_many([*others, new, *others], ALL)[5]
+        assert {match.key: match.score for match in among} == pytest.approx(alone, abs=close)
         assert service.match_key(split.left.keys[0], ALL) == before
         with pytest.raises(UnknownKey):
-            service.match_key(NEW)
+            service.match_key(new)
     found = np.array([alone[key] for key in split.right.keys])
-    assert np.abs(found - expected).max() <= 2 * CLOSE
+    assert np.abs(found - expected).max() <= 2 * close
 
 
 def test_without_known_askers_the_collection_is_not_corrected(trained: Trained, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ described alike in every collection.
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -114,7 +115,7 @@ class TextReader:
 
     def _forget(self) -> None:
         self._places: list[dict[str, int]] = [{} for _ in KINDS]  # the column of each piece, by kind
-        self._rarity: list[list[float]] = [[] for _ in KINDS]
+        self._rarity = [array("d") for _ in KINDS]  # by column: a list would be slow to turn into an array
         self._texts: dict[str, list[NDArray[np.int64]]] = {}  # columns of the distinct pieces of a text
 
     def take_apart(self, space: PairSpace, left: Sequence[str], right: Sequence[str]) -> TextPieces:
@@ -129,7 +130,7 @@ class TextReader:
             [_sparse([self._texts[text][kind] for text in side]) for side in sides]
             for kind in range(len(KINDS))
         ]
-        rarity = tuple(np.array([*found, 0.0], np.float64) for found in self._rarity)
+        rarity = tuple(np.append(np.asarray(found, np.float64), 0.0) for found in self._rarity)
         values = [_sparse([np.array(numbers(text), np.float64) for text in side]) for side in sides]
         lengths = [np.log1p(np.array([len(text) for text in side], np.float64)) for side in sides]
         place: dict[str, int] = {}

@@ -39,32 +39,42 @@ def add_common(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def _compare(values, first, end, others, other_first, other_end):  # type: ignore[no-untyped-def]
+    """Of some values: the share that stands among the others, mean and largest relative difference."""
+    equal, total, worst = 0.0, 0.0, 0.0
+    for i in range(first, end):
+        nearest = 1.0
+        for j in range(other_first, other_end):
+            larger = max(abs(values[i]), abs(others[j]))
+            nearest = min(nearest, abs(values[i] - others[j]) / larger if larger > 0 else 0.0)
+        equal += nearest == 0.0
+        total += nearest
+        worst = max(worst, nearest)
+    count = end - first
+    return equal / count, total / count, worst
+
+
+@numba.njit(cache=True, nogil=True)
 def compare_numbers(starts, values, other_starts, other_values, left, right, out):  # type: ignore[no-untyped-def]
     """Of the text with fewer numbers: the share that the other has too, mean and largest relative difference.
 
-    Each number is set beside the nearest of the other text. -1 where a text has none.
+    Each number is set beside the nearest of the other text. Where both have as many, the mean of either way,
+    so that the order of a pair means nothing. -1 where a text has none.
     """
     for pair in range(left.shape[0]):
         one, end = starts[left[pair]], starts[left[pair] + 1]
         other, other_end = other_starts[right[pair]], other_starts[right[pair] + 1]
-        turned = end - one > other_end - other
-        few, few_end, many, many_end = (
-            (other, other_end, one, end) if turned else (one, end, other, other_end)
-        )
-        if few == few_end:
-            out[pair, 0] = out[pair, 1] = out[pair, 2] = -1.0
+        count, other_count = end - one, other_end - other
+        if count == 0 or other_count == 0:
+            out[pair, :] = -1.0
             continue
-        equal, total, worst = 0.0, 0.0, 0.0
-        for i in range(few, few_end):
-            a = other_values[i] if turned else values[i]
-            nearest = 1.0
-            for j in range(many, many_end):
-                b = values[j] if turned else other_values[j]
-                larger = max(abs(a), abs(b))
-                apart = abs(a - b) / larger if larger > 0 else 0.0
-                nearest = min(nearest, apart)
-            equal += nearest == 0.0
-            total += nearest
-            worst = max(worst, nearest)
-        count = few_end - few
-        out[pair, 0], out[pair, 1], out[pair, 2] = equal / count, total / count, worst
+        out[pair, :] = 0.0
+        share = 0.5 if count == other_count else 1.0
+        if count <= other_count:
+            found = _compare(values, one, end, other_values, other, other_end)
+            for column in range(3):
+                out[pair, column] += share * found[column]
+        if other_count <= count:
+            found = _compare(other_values, other, other_end, values, one, end)
+            for column in range(3):
+                out[pair, column] += share * found[column]
