@@ -82,17 +82,12 @@ class SplitScorer:
         rows = self.unit_rows(scorer.matcher, split, model)
         texts = split.left.texts, split.right.texts
         memo = self._memo(scorer, split, model, scorer.matcher)
-        finder = self._finder(split, model)
-        return score_space(
-            scorer, split.space, texts, rows, self.open_scan, finder, memo, self._reader(split)
-        )
+        finder, read = self._finder(split, model), partial(self._read, split)
+        return score_space(scorer, split.space, texts, rows, self.open_scan, finder, memo, read)
 
     def read_own_texts(self) -> ReadTexts:
         """What a re-ranker reads from the asked split, with the rarities of its own texts."""
         return self._read(self.own, None)
-
-    def _reader(self, split: Split) -> Callable[[Reranker], ReadTexts]:
-        return partial(self._read, split)
 
     def _read(self, split: Split, reranker: Reranker | None) -> ReadTexts:
         """The texts of a split as read under a re-ranker's rarities; the last of each split are kept."""

@@ -78,8 +78,9 @@ def fit_reranker(
 ) -> FittedReranker:
     """Both models over the features of labelled pairs beside all candidates of the space.
 
-    read: the texts, as `read_texts` reads them. rows: unit rows of both sides as embedded. train_cross(ids, labels): trains a cross-encoder, whose logits
-    then are a column: those of a labelled pair from one that did not see its left text.
+    read: the texts, as `read_texts` reads them. rows: unit rows of both sides as embedded.
+    train_cross(ids, labels): trains a cross-encoder, whose logits then are a column: those of a labelled pair
+    from one that did not see its left text.
     """
     left = pair_rows(labelled)[0]
     scans = candidate_scans(scan_of, space, rows, read.lexical)
@@ -100,9 +101,8 @@ def fit_reranker(
     wanted = _competing(space, ids, labelled)
     every: list[NDArray[Any]] = [cosines, scans.lexical.scores(ids), *columns]
     among = ids[wanted]
-    features = describe(read.pieces, among, [column[wanted] for column in every])[
-        np.searchsorted(among, labelled)
-    ]
+    described = describe(read.pieces, among, [column[wanted] for column in every])
+    features = described[np.searchsorted(among, labelled)]
     raw = out_of_fold_logits(features, labels, left, seed)
     weight, share, bias = fit_stack(raw, base.log_odds, labels)
     models = fit_trees(features, labels, seed), fit_linear(features, labels)
