@@ -14,7 +14,7 @@ from pairsieve.errors import InputError
 from pairsieve.measure.curve import curve_from_scores
 from pairsieve.models.folds import cross_fitted_log_odds, fold_of
 from pairsieve.pairs import AllPairs, CrossPairs, is_member, pair_rows
-from pairsieve.reranker import Cuts, candidate_scans, fit, rerank
+from pairsieve.reranker import Cuts, candidate_scans, fit, read_texts, rerank
 from pairsieve.reranker.features import TextReader, count_pieces, describe, feature_count
 from pairsieve.reranker.fit import Base, fit_reranker, fit_stack, out_of_fold_logits
 from pairsieve.reranker.lexical import fit_lexical
@@ -267,7 +267,8 @@ def fitted():
     cosines = np.einsum("nd,nd->n", rows[left], rows[right])
     kept = truth | (rng.random(len(every)) < 0.05)
     base = Base(cosines[kept], 10 * cosines[kept] - 7, int(truth.sum()))
-    given = open_scan, space, (made.texts, made.texts), (rows, None)
+    texts = made.texts, made.texts
+    given = open_scan, space, texts, read_texts(space, texts), (rows, None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fit, "FEWEST_CANDIDATES", 0)
         patch.setattr(fit, "CANDIDATES_A_TEXT", 10)
@@ -361,7 +362,7 @@ def test_a_re_ranker_is_written_and_read_without_loss(fitted, tmp_path):
     reranker = fitted.reranker
     save_reranker(tmp_path, reranker)
     again = load_reranker(tmp_path)
-    assert again.vocabulary.counts == reranker.vocabulary.counts and again.cuts == reranker.cuts
+    assert vars(again.vocabulary) == vars(reranker.vocabulary) and again.cuts == reranker.cuts
     assert (again.weight, again.base, again.bias) == (reranker.weight, reranker.base, reranker.bias)
     assert np.array_equal(again.lexical.rarity, reranker.lexical.rarity)
     given = open_scan, fitted.space, (fitted.texts, fitted.texts), (fitted.rows, None)
