@@ -25,6 +25,7 @@ TILE = 1024
 FLUSH = 1 << 31  # pairs that a thread counts in 32 bits before it adds them to the total
 SCREEN_ROWS = 4096  # rows below which neighbours are not worth preparing all texts as integers
 FEW_ROWS = 128  # rows below which sums of single pairs take less time than products of padded tiles
+_PAIRS_AT_ONCE = 1 << 13  # pairs multiplied in float64 together
 GRID = 2.0**30  # float64 cosines are rounded to this grid first: what is zero on paper is zero here
 Consume = Callable[["NDArray[np.float32]", int, int, int, int], None]
 
@@ -55,6 +56,14 @@ class CpuScan:
             found = np.empty(len(ids), np.float32)
             kernels.chain_scores(self._left.numpy(), self._right.numpy(), left, right, block, found)
             out[order] = found
+            return out
+        if self.double:
+            # Rounded to the grid, a sum in float64 does not depend on its order.
+            one, other = self._left.numpy(), self._right.numpy()
+            for first in range(0, len(ids), _PAIRS_AT_ONCE):
+                some = slice(first, first + _PAIRS_AT_ONCE)
+                products = np.einsum("nd,nd->n", one[left[some]], other[right[some]])
+                out[order[some]] = np.round(products * GRID) / GRID
             return out
         product = _Product(self._left.dtype)
         with single_thread():
