@@ -3,15 +3,13 @@ truth.
 
     python -m experiments.bench.audit_coverage [--repeats 200] [--labels 30 90 300 1000] [--regimes good ...]
         [--out FILE.json] [--seed 0]
-    python -m experiments.bench.audit_coverage --campaign DIR [--split test]
 
-The first simulates rankings of 200,000 pairs (20,000 texts would have more; ranks are what matters) in
-regimes that are hard in different ways. The second takes the scores of a campaign's latest model, its labels
-known. Each repeat draws labels in two phases, the second planned with the answers to the first, answers them
-by the truth (or wrongly, one in twenty), estimates, and compares with the exact figures. Printed for every
-figure: its truth, the mean of the values, how many standard errors that is off (z), the share of repeats in
-which the 95 % limits hold the truth, and their mean width. Repeats in which a figure was undefined are not
-counted in its coverage; their share is printed.
+Simulates rankings of 200,000 pairs in regimes that are hard in different ways. Each repeat draws labels in
+two phases, the second planned with the answers to the first, answers them by the truth (or wrongly, one in
+twenty), estimates, and compares with the exact figures. Printed for every figure: its truth, the mean of the
+values, how many standard errors that is off (z), the share of repeats in which the 95 % limits hold the
+truth, and their mean width. Repeats in which a figure was undefined are not counted in its coverage; their
+share is printed.
 """
 
 from __future__ import annotations

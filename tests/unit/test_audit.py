@@ -50,7 +50,9 @@ class Space:
 
     def asked(self) -> AskedPairs:
         scores = self.scan.scores(self.known)
-        return AskedPairs.nothing().then(scores, is_member(self.known, self.positives), 0, np.ones(len(scores)))
+        return AskedPairs.nothing().then(
+            scores, is_member(self.known, self.positives), 0, np.ones(len(scores))
+        )
 
 
 def space(texts: int, seed: int, known: int = 0) -> Space:
@@ -77,7 +79,9 @@ def case() -> Space:
 
 
 def test_ranks_double_to_the_reach_and_thresholds_are_edges() -> None:
-    """1,000 pairs scored 0.001, 0.002, … 1.000: ranks 32, 64, 128 are cut, the score 0.9 (rank 101), reach 200."""
+    """1,000 pairs scored 0.001, 0.002, … 1.000: ranks 32, 64, 128 are cut, the score 0.9 (rank 101), reach
+    200.
+    """
     scores = (np.arange(1, 1001) / 1000).astype(np.float32)
     reaching = np.arange(1000, 0, -1)
     strata, reach = strata_from_counts(scores, reaching, 1000, scores[899:900], labels=300, reach=200)
@@ -122,9 +126,7 @@ def test_labels_go_where_they_tell_most() -> None:
 
 
 @pytest.mark.parametrize("gathered", [0, 1 << 18])
-def test_draws_are_uniform_inside_strata(
-    case: Space, gathered: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_draws_are_uniform_inside_strata(case: Space, gathered: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each free pair of a stratum is drawn equally often, whether strata are gathered or drawn into."""
     monkeypatch.setattr(drawing, "GATHER_AT_MOST", gathered)
     asked = case.asked()

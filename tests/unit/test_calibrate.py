@@ -1,4 +1,4 @@
-"""Calibration by drawn labels: monotone, sane with any number of them, right where the chosen ones are not."""
+"""Calibration by drawn labels: monotone, sane with any number of them, right where chosen ones are not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_without_drawn_labels_the_chosen_ones_speak_and_nothing_is_called_a_prob
 
 
 def test_drawn_labels_correct_a_curve_that_is_far_too_high() -> None:
-    """The chosen labels say one half at 0; of 60 pairs drawn between 0 and 3 none matches, of 20 above 5 all."""
+    """Chosen labels say one half at 0; of 60 pairs drawn between 0 and 3 none matches, of 20 above 5 all."""
     rng = np.random.default_rng(0)
     chosen = rng.normal(0, 1.5, 300)
     labels = rng.random(300) < sigmoid(chosen)
@@ -55,7 +55,7 @@ def test_one_answer_where_nobody_would_look_does_not_bend_the_curve() -> None:
 
 
 def test_the_list_of_a_far_too_optimistic_scorer_is_cut_where_it_belongs() -> None:
-    """56 million pairs, of which the chosen labels promise 50 times too many: precision 0.02 without draws."""
+    """56 million pairs, of which the chosen labels promise far too many: a useless list without draws."""
     space = next(each for each in bench.SPACES if each.name == "far too optimistic")
     before = bench.once(space, 0, np.random.default_rng(0))
     after = [bench.once(space, 100, np.random.default_rng(seed)) for seed in range(3)]

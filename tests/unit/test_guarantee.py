@@ -7,12 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pairsieve.audit.guarantee import candidate_lists, check_precision, evidence, labels_needed, permanent_order
+from pairsieve.audit.guarantee import (
+    candidate_lists,
+    check_precision,
+    evidence,
+    labels_needed,
+    permanent_order,
+)
 from pairsieve.numeric import logit, sigmoid
 
 
 def test_evidence_by_hand() -> None:
-    """Each of many clean labels multiplies the stake; an error costs most of it; everything labelled is sure."""
+    """Each clean label multiplies the stake; an error costs most of it; everything labelled is sure."""
     clean = evidence(np.ones(40), 10**6, 0.9, 0.98)
     assert clean >= 20 > evidence(np.ones(25), 10**6, 0.9, 0.98)
     assert evidence(np.arange(40) != 20, 10**6, 0.9, 0.98) < clean / 3
@@ -81,7 +87,7 @@ def test_a_check_waits_and_says_what_is_missing() -> None:
     match, rate = ranking(0)
     waiting, _, asked = checked(match, rate, 0.9, 100, 0, waits=True)
     assert waiting.waiting == len(asked) > 0
-    few, size, asked = checked(match, rate, 0.9, 10, 0)
+    _, size, asked = checked(match, rate, 0.9, 10, 0)
     assert size == 0 and not asked  # ten labels show nothing: they are not asked for
     nothing, size, _ = checked(np.zeros(4000, bool), rate, 0.9, 100, 0)
     assert size == 0 and nothing.labels < 100  # given up before the budget is spent

@@ -175,7 +175,9 @@ def test_dev_counts_each_false_match_as_often_as_the_larger_space_has_it():
 
 
 def test_dev_that_shares_a_side_is_not_scaled():
-    """Ten questions in dev, thirty to be matched, against the same five answers: both kinds of pair are thrice."""
+    """Ten questions in dev, thirty to be matched, against the same five answers: both kinds of pair are
+    thrice.
+    """
     answers = Collection([f"a{row}" for row in range(5)], ["t"] * 5)
 
     def part(name, size, positives, truth):

@@ -35,7 +35,7 @@ from pairsieve.numeric import logit, sigmoid
 from pairsieve.pairs import Ids, Scores
 
 GROWTH = 1.2  # of a candidate list over the one before
-FIRST, LAST = 0.5, 4.0  # candidate lists, as multiples of the guess
+LEAST, FIRST, LAST = 0.3, 0.5, 4.0  # candidate lists, as multiples of the guess
 CAUTION = 0.7  # by how much the expected log-odds may be too high where the sequence starts
 ASKED_AT_ONCE = 10
 PRIOR = 10.0  # labels that the expected precision is worth, for what to ask and how much to bet
@@ -101,6 +101,8 @@ def candidate_lists(found: ArrayLike, expected: ArrayLike, precision: float, bud
     cost = np.array([_needed(q, precision, need, n) for q, n in zip(cautious, size)])
     shown = np.flatnonzero((cost <= 0.8 * budget) & (size >= 1) & (size <= FIRST * guess))
     first = size[shown[-1]] if len(shown) else size[some[0]]
+    if labels_needed(1.0, precision) <= 0.8 * budget:  # enough for any pure list, so not with the smallest
+        first = max(first, size[min(int(np.searchsorted(size, LEAST * guess)), len(size) - 1)])
     wanted = first * GROWTH ** np.arange(int(np.ceil(np.log(LAST * guess / first) / np.log(GROWTH))) + 1)
     places = np.searchsorted(size, wanted, side="right") - 1
     return np.unique(np.maximum(places, some[0])).astype(np.int64)
@@ -143,6 +145,8 @@ def check_precision(
     """
     need = 1.0 / (1.0 - confidence)
     lists = len(sizes)
+    if not lists:
+        return CheckedList(0, 0, labels_needed(1.0, precision, confidence))
     total = np.asarray(sizes, np.float64)
     known: dict[int, tuple[int, float, bool]] = {}
     depth, certified = np.zeros(lists), 0
@@ -216,7 +220,8 @@ def _next_list(
         if float((bands * np.minimum(deep, 1.0)).sum()) - labelled <= room:
             goal = last
     if goal is None:
-        return certified if guess[certified] > precision else None
+        hope = guess[certified] + 0.5 / np.sqrt(PRIOR + depth[certified] * total[certified])
+        return certified if hope > precision else None
     short = [at for at in range(goal, certified - 1, -1) if depth[at] < wanted[at]]
     return short[0] if short else certified
 

@@ -80,8 +80,8 @@ def choose_threshold(curve: Curve, target: Target, or_best: bool = False) -> Ope
     """The point that meets a target for F1, precision or recall; an error names the best that can be had.
 
     For a precision it is the point with the highest recall among those that are precise enough; for a recall
-    the highest threshold that reaches it; ties go to the higher threshold. or_best: the best that can be had in
-    place of an error.
+    the highest threshold that reaches it; ties go to the higher threshold. or_best: the best that can be had
+    in place of an error.
     """
     if len(curve.thresholds) == 0:
         why = "nothing is known of the pairs at any score"
