@@ -5,11 +5,11 @@ truth.
         [--out FILE.json] [--seed 0]
 
 Simulates rankings of 200,000 pairs in regimes that are hard in different ways. Each repeat draws labels in
-two phases, the second planned with the answers to the first, answers them by the truth (or wrongly, one in
-twenty), estimates, and compares with the exact figures. Printed for every figure: its truth, the mean of the
-values, how many standard errors that is off (z), the share of repeats in which the 95 % limits hold the
-truth, and their mean width. Repeats in which a figure was undefined are not counted in its coverage; their
-share is printed.
+two draws (with --adaptive the second is planned with the answers to the first), answers them by the truth (or
+wrongly, one in twenty), estimates, and compares with the exact figures. Printed for every figure: its truth,
+the mean of the values, how many standard errors that is off (z), the share of repeats in which the 95 %
+limits hold the truth, and their mean width. Repeats in which a figure was undefined are not counted in its
+coverage; their share is printed.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Case:
     known: NDArray[np.int64]  # places that are known, sorted
     listed: int  # pairs at or above the threshold
     wrong: float = 0.0  # share of wrong answers
+    adaptive: bool = False  # the second draw is planned with the answers to the first
     errors: str = ""  # "", "known" or "estimated": what the estimate is told of that
 
     @property
@@ -147,7 +148,7 @@ def draw(
     rng: np.random.Generator,
 ) -> tuple[AskedPairs, Any]:
     """One phase: planned with what is known, drawn, answered."""
-    rates = stratum_counts(strata, asked).rate if number > 1 else None
+    rates = stratum_counts(strata, asked).rate if number > 1 and case.adaptive else None
     expected = allocate(strata, asked, labels, reach, rates)
     wanted, scores = whole_labels(expected, rng), case.scores
     ends = np.cumsum(strata.totals)
@@ -249,6 +250,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--labels", type=int, nargs="*", default=[30, 90, 300, 1000])
+    parser.add_argument(
+        "--adaptive", action="store_true", help="plan the second draw with the first's answers"
+    )
     parser.add_argument("--regimes", nargs="*", default=None)
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--seed", type=int, default=0)
@@ -259,7 +263,7 @@ def main() -> None:
         f"{'width':>11}{'undef.':>9}"
     )
     for name in asked.regimes or regimes:
-        case = regimes[name]()
+        case = replace(regimes[name](), adaptive=asked.adaptive)
         for labels in tracked(asked.labels, name):
             results.append(study(case, labels, asked.repeats, asked.seed))
             print(table(results[-1]), flush=True)

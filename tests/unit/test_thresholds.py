@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pairsieve.audit.draws import AskedPairs
 from pairsieve.campaign.training import OutOfFold
 from pairsieve.errors import InputError
-from pairsieve.matches.calibration import from_dev, from_labels
+from pairsieve.matches.calibration import from_audit, from_dev, from_labels
 from pairsieve.matches.listing import Known
 from pairsieve.matches.ranking import Ranking
 from pairsieve.matches.threshold import Target, choose_threshold, point_through, target_from
@@ -142,6 +143,11 @@ def test_labels_of_one_kind_draw_no_line():
     labelled = OutOfFold(ranking.listed.ids, np.array([True, True]), np.array([1.0, 0.0]), {})
     with pytest.raises(InputError, match="all 2 labels given are matches"):
         from_labels(ranking, labelled, Known.nothing())
+
+
+def test_a_threshold_from_an_audit_needs_drawn_labels():
+    with pytest.raises(InputError, match="Run pairsieve audit first"):
+        from_audit(listed_ranking([1.0, 0.0]), AskedPairs.nothing(), 0)
 
 
 def test_dev_counts_each_false_match_as_often_as_the_larger_space_has_it():
