@@ -339,7 +339,11 @@ def estimate(
         if not seen or np.isnan(ap):
             return None
         grows = layout.grows(value, where)
-        high = layout.average_precision(np.where(grows, matches.upper, matches.lower), where, STEEPER)
+        # Whether matches far down raise AP depends on how many there are: the limits try both.
+        high = np.full(draws, -np.inf)
+        for many in (grows, above):
+            tried = np.where(many, matches.upper, matches.lower)
+            high = np.fmax(high, layout.average_precision(tried, where, STEEPER))
         # Few matches far down lower AP; so many that they are precise there would raise it again.
         low = np.full(draws, np.inf)
         for part in PARTS:
