@@ -40,7 +40,7 @@ def test_story_with_truth(tmp_path: Path, tiny_encoder: Path) -> None:
     found = call("audit", tmp_path / "c", "--budget", 60)
     assert found["state"] == "audited" and found["labels"] == 60 and found["round"] == 2
     matches = len(campaign.split.positives)
-    free = found["positives_without_assumption"]  # the tiny encoder embeds nonsense: nothing may be assumed
+    free = found["over_all"]["positives"]  # the tiny encoder embeds nonsense: nothing may be assumed
     assert free["low"] <= matches <= free["high"]
     assert call("audit", tmp_path / "c", "--budget", 60) == found  # asked once, estimated alike
     for mine, old in zip(campaign.ledger.labels("train"), before):
@@ -48,14 +48,14 @@ def test_story_with_truth(tmp_path: Path, tiny_encoder: Path) -> None:
     assert call("audit", tmp_path / "c", "--threshold", 0.5)["threshold"] == 0.5
     assert call("audit", tmp_path / "c", "--precision", 0.001)["precision"]["value"] >= 0.001
     words = CliRunner().invoke(all_commands(), ["audit", str(tmp_path / "c")]).stdout
-    assert "matches in all pairs" in words and "60 audit labels" in words
+    assert "Among all pairs these labels allow" in words and "60 labels drawn" in words
     settings_file = tmp_path / "c" / "campaign.toml"
     settings_file.write_text(settings_file.read_text().replace("rounds = 2", "rounds = 3"))
     longer = Campaign(tmp_path / "c")
     assert longer.run() == Step("finished", 3)
     assert call("audit", tmp_path / "c", "--budget", 0)["labels"] == 60  # the new model, the old labels
     again = call("audit", tmp_path / "c", "--budget", 40)
-    assert again["labels"] == 100 and again["round"] == 3 and "2 draws" in again["positives"]["method"]
+    assert again["labels"] == 100 and again["round"] == 3 and "2 draws" in again["precision"]["method"]
     assert len(longer.ledger.labels("train")[0]) == 20 + 30 + 45
 
 
@@ -85,25 +85,24 @@ def test_story_with_people(tmp_path: Path, tiny_encoder: Path) -> None:
 
 
 def test_more_audits_in_one_round(tmp_path: Path, tiny_encoder: Path) -> None:
-    """A pilot sample of 30, the other 60; then 60 more for the same model: three draws, none twice."""
+    """90 labels at once; then 60 more for the same model: two draws, no pair twice."""
     campaign = begin(tmp_path / "c", synthetic_task(tmp_path / "task"), tiny_encoder, rounds=1)
     campaign.run()
     first = call("audit", tmp_path / "c", "--budget", 90)
     more = call("audit", tmp_path / "c", "--budget", 150)
     assert first["labels"] == 90 and more["labels"] == 150
     numbers, draws = draws_of(campaign.ledger.questions())
-    assert np.bincount(numbers).tolist() == [20, 30, 60, 60]
-    assert [str(draws[n]) for n in (1, 2, 3)] == [
+    assert np.bincount(numbers).tolist() == [20, 90, 60]
+    assert [str(draws[n]) for n in (1, 2)] == [
         "audit of round 1: 90 labels, draw 1",
-        "audit of round 1: 90 labels, draw 2",
-        "audit of round 1: 150 labels, draw 3",
+        "audit of round 1: 150 labels, draw 2",
     ]
     assert call("audit", tmp_path / "c") == more  # as begun: nothing more is bought
     ids = campaign.ledger.questions().ids
     assert len(np.unique(ids)) == 170 and campaign.ledger.verify().ok
-    # The pilot sample spoke for every pair that was free then.
+    # A draw spoke for every pair that was free then; how many labels a stratum gets is rounded at random.
     chances = campaign.ledger.questions(purpose="audit").inclusion_probability
-    assert (1 / chances[numbers[20:] == 1]).sum() == pytest.approx(7140 - 20)
+    assert (1 / chances[numbers[20:] == 1]).sum() == pytest.approx(7140 - 20, rel=0.3)
 
 
 def test_another_split_is_audited_by_people(tmp_path: Path, tiny_encoder: Path) -> None:
@@ -167,9 +166,9 @@ def test_the_audit_of_another_split_is_answered_on_the_page(tmp_path: Path, tiny
     assert campaign.ledger.digest() == before  # nothing of it is in the campaign's own ledger
 
 
-def test_draws_are_named_and_older_names_are_read() -> None:
+def test_draws_are_named() -> None:
     assert Draw.named(str(Draw(3, 300, 2))) == Draw(3, 300, 2)
-    assert Draw.named("audit of round 12") == Draw(12, 0, 1)
+    assert Draw.named("measure of round 12") == Draw(0, 0, 1)  # of a batch, which no audit has to complete
 
 
 def test_an_unknown_split_is_named(tmp_path: Path, tiny_encoder: Path) -> None:

@@ -271,13 +271,13 @@ def test_a_threshold_from_an_audit(trained, tmp_path):
     )
     assert found["threshold"]["from"] == "audit" and "80 labels" in found["threshold"]["basis"]
     recall = found["threshold"]["recall"]
-    assert recall["value"] >= 0.5 and recall["low"] <= recall["value"] <= recall["high"]
+    assert recall["low"] <= recall["value"] <= recall["high"]
+    assert found["check"]["target"] == "recall" and found["check"]["labels"] == 100
 
 
 def test_refusals_say_what_to_do(trained, tmp_path, tiny_encoder):
     one, two, out = trained["one"], trained["two"], tmp_path / "m.csv"
     assert "flatter" in refused("match", one, "--from", "test", "--out", out)
-    assert "pairsieve audit" in refused("match", two, "--from", "audit", "--split", "train", "--out", out)
     assert "Let it end in" in refused("match", one, "--out", tmp_path / "m.xlsx")
     assert "no split 'tset'" in refused("match", one, "--split", "tset", "--out", out)
     assert "has no groups" in refused("cluster", two, "--out", out)
@@ -291,17 +291,24 @@ def test_refusals_say_what_to_do(trained, tmp_path, tiny_encoder):
     assert "no round is complete yet" in refused("match", fresh.folder, "--out", out)
 
 
-def test_what_is_expected_comes_with_intervals_and_how_far_to_trust_them(tmp_path, tiny_encoder):
-    """Labels chosen by the model's own doubts; dev of another space; and dev that was asked about."""
+def test_intervals_stand_where_something_was_measured(tmp_path, tiny_encoder):
+    """Labels chosen by the model's own doubts measure nothing; dev's truth does; so do drawn labels."""
     task = synthetic_task(tmp_path / "task")
     schedule = Schedule(first_batch=120, growth=1.0, rounds=2)
     begin(tmp_path / "c", task, tiny_encoder, seed_set="stated", schedule=schedule).run()
     out = tmp_path / "m.csv"
-    for split, source, words in (("train", "labels", "An audit measures it"), ("test", "dev", "")):
+    bare = called("match", tmp_path / "c", "--split", "train", "--out", out)
+    assert not bare["threshold"]["measured"] and isinstance(bare["threshold"]["precision"], float)
+    assert not any(
+        row["probability"] for row in read_list(out) if not row["label"]
+    )  # a score, no probability
+    called("audit", tmp_path / "c", "--budget", 40)
+    for split, source in (("train", "labels"), ("test", "dev")):
         told = called("match", tmp_path / "c", "--split", split, "--from", source, "--out", out)["threshold"]
-        for name in ("precision", "recall"):
-            assert told[name]["low"] <= told[name]["value"] <= told[name]["high"] <= 1
-        assert words in told.get("trust", "")
+        assert told["measured"] and told["precision"]["low"] <= told["precision"]["value"] <= 1
+    assert (
+        "40 drawn" in called("match", tmp_path / "c", "--split", "train", "--out", out)["threshold"]["basis"]
+    )
     begin(tmp_path / "d", task, tiny_encoder, split="dev", seed_set="stated", schedule=schedule).run()
     told = called("match", tmp_path / "d", "--split", "test", "--from", "dev", "--out", out)["threshold"]
     assert "not held out" in told["trust"]

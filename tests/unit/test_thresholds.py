@@ -5,13 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pairsieve.audit.draws import AskedPairs
 from pairsieve.campaign.training import OutOfFold
-from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError
-from pairsieve.matches.calibration import from_dev, from_labels
+from pairsieve.matches.calibration import from_audit, from_dev, from_labels
 from pairsieve.matches.listing import Known
 from pairsieve.matches.ranking import Ranking
-from pairsieve.matches.remaining import drawn_left, rates_off
 from pairsieve.matches.threshold import Target, choose_threshold, point_through, target_from
 from pairsieve.measure.curve import curve_from_counts, curve_from_scores
 from pairsieve.pairs import AllPairs, CrossPairs, ScoredPairs
@@ -109,18 +108,16 @@ def test_labels_tell_the_expected_matches_of_pairs_nobody_asked_about():
     labels = rng.random(600) < rate[asked]
     ids = ranking.listed.ids[asked]
     labelled = OutOfFold(ids, labels, scores[asked], {})
-    evidence = from_labels(ranking, labelled, Known(ids, labels), seed=0)
+    evidence = from_labels(ranking, labelled, Known(ids, labels))
     for threshold in (-1.0, 0.0, 1.0):
         above = scores >= threshold
         known = (scores[asked] >= threshold) & labels
         expected = known.sum() + rate[np.setdiff1d(np.flatnonzero(above), asked)].sum()
         line = point_through(evidence.curve, threshold)
         assert line.precision == pytest.approx(expected / above.sum(), abs=0.03)
-    precision, recall = evidence.interval(point_through(evidence.listed, 0.0), True)
-    assert precision.low <= precision.value <= precision.high < 1
-    assert recall.low < recall.high
-    alone, _ = evidence.interval(point_through(evidence.curve, 0.0), False)
-    assert alone.value < precision.value  # a list with labels holds no pair known to be wrong
+    assert evidence.interval is None  # nothing was drawn to measure: nothing is claimed
+    listed, alone = (point_through(curve, 0.0) for curve in (evidence.listed, evidence.curve))
+    assert listed.precision > alone.precision  # a list with labels holds no pair known to be wrong
 
 
 def test_a_list_with_labels_keeps_known_matches_and_drops_known_others():
@@ -133,7 +130,7 @@ def test_a_list_with_labels_keeps_known_matches_and_drops_known_others():
     ids = ranking.listed.ids
     known = Known(ids[[0, 1, 8, 9]], np.array([False, False, True, True]))
     held_out = np.array([-3.0, -2.0, 2.0, 3.0])
-    evidence = from_labels(ranking, OutOfFold(known.ids, known.labels, held_out, {}), known, seed=0)
+    evidence = from_labels(ranking, OutOfFold(known.ids, known.labels, held_out, {}), known)
     place = int(np.flatnonzero(evidence.curve.thresholds == 0)[0])
     found = evidence.curve.true_positives + evidence.curve.false_positives
     assert found[place] == 6
@@ -141,44 +138,16 @@ def test_a_list_with_labels_keeps_known_matches_and_drops_known_others():
     assert listed[int(np.flatnonzero(evidence.listed.thresholds == 0)[0])] == 4 + 2
 
 
-def test_matches_that_nobody_ranked_lower_the_recall_and_leave_the_precision():
-    """200 labels; the batches say that 300 (100 to 900) matches are left, the list itself finds about 30."""
-    rng = np.random.default_rng(1)
-    scores = np.concatenate([rng.normal(3, 1, 100), rng.normal(-4, 1, 900)])
-    ranking = listed_ranking(scores, reranked=True)
-    asked = np.sort(rng.choice(1000, 200, replace=False))
-    labels = rng.random(200) < 1 / (1 + np.exp(-scores[asked]))
-    ids = ranking.listed.ids[asked]
-    labelled, known = OutOfFold(ids, labels, scores[asked], {}), Known(ids, labels)
-    left = Estimate(300.0, 100.0, 900.0, 200, "made")
-    without, with_it = (from_labels(ranking, labelled, known, 0, said) for said in (None, left))
-    before, after = (point_through(each.listed, 0.0) for each in (without, with_it))
-    assert after.precision == pytest.approx(before.precision)
-    assert after.recall < before.recall - 0.1
-    recall = with_it.interval(after, True)[1]
-    assert recall.low < 0.35 and recall.high > 0.9  # one witness says 900 at most, the other about 100
-    assert "by the last batches and by the list itself" in with_it.trust
-    assert "no candidates" in without.trust
-
-
-def test_odds_that_are_off_move_rates_most_where_they_are_in_doubt():
-    """Odds of 1, twice and half: rates of two and one third; one in 101 becomes one in 51 and in 201."""
-    rates = rates_off(np.log([1.0, 0.01]), np.log([2.0, 0.5]))
-    assert rates[:, 0] == pytest.approx([2 / 3, 1 / 3])
-    assert 1 / rates[:, 1] == pytest.approx([51, 201])
-
-
-def test_draws_of_what_is_left_have_the_interval_they_were_made_from():
-    drawn = drawn_left(Estimate(300.0, 100.0, 900.0, 1, "made"), 20_000, np.random.default_rng(0))
-    assert np.quantile(drawn, [0.05, 0.5, 0.95]) == pytest.approx([100, 300, 900], rel=0.05)
-    assert drawn_left(Estimate(0.0, 0.0, 0.0, 1, "made"), 5, np.random.default_rng(0)).tolist() == [0.0] * 5
-
-
 def test_labels_of_one_kind_draw_no_line():
     ranking = listed_ranking([1.0, 0.0])
     labelled = OutOfFold(ranking.listed.ids, np.array([True, True]), np.array([1.0, 0.0]), {})
     with pytest.raises(InputError, match="all 2 labels given are matches"):
-        from_labels(ranking, labelled, Known.nothing(), seed=0)
+        from_labels(ranking, labelled, Known.nothing())
+
+
+def test_a_threshold_from_an_audit_needs_drawn_labels():
+    with pytest.raises(InputError, match="Run pairsieve audit first"):
+        from_audit(listed_ranking([1.0, 0.0]), AskedPairs.nothing(), 0)
 
 
 def test_dev_counts_each_false_match_as_often_as_the_larger_space_has_it():
@@ -203,12 +172,29 @@ def test_dev_counts_each_false_match_as_often_as_the_larger_space_has_it():
     assert f"{factor:.3g} times" in evidence.basis
     # At 1.0 and above: both matches and one false one, (4, 5), which a drawing of ten texts leaves out often.
     line = point_through(evidence.curve, 1.0)
-    precision, recall = evidence.interval(line, True)
+    precision, recall = evidence.interval(line)
     assert precision.value == pytest.approx(2 / (2 + factor)) and precision.high == 1.0
     assert recall.low == recall.high == 1.0  # both matches are reached, whichever are drawn
     assert precision.low < precision.value
     asked_about = from_dev(dev, part("all", 30, NOTHING, False), held_out=False)
     assert evidence.trust == "" and "not held out" in asked_about.trust
+
+
+def test_dev_that_shares_a_side_is_not_scaled():
+    """Ten questions in dev, thirty to be matched, against the same five answers: both kinds of pair are
+    thrice.
+    """
+    answers = Collection([f"a{row}" for row in range(5)], ["t"] * 5)
+
+    def part(name, size, positives, truth):
+        texts = Collection([f"{name}{row}" for row in range(size)], ["t"] * size)
+        return two_collections(name, texts, answers, positives, NOTHING, truth)
+
+    space = CrossPairs(10, 5)
+    ids = space.ids(np.array([0, 1]), np.array([0, 1]))
+    dev = Ranking(part("dev", 10, ids[:1], True), scored(space), ScoredPairs(ids, np.float32([1, 2])))
+    evidence = from_dev(dev, part("all", 30, NOTHING, False))
+    assert evidence.curve.false_positives.tolist() == [1.0] and "times" not in evidence.basis
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=40))

@@ -1,7 +1,8 @@
-"""Audits: precision, recall, AP and the number of matches from a few hundred labels drawn with known chances.
+"""Labels drawn with known chances: precision, recall, AP and matches from them, calibration, and guarantees.
 
-draws.py      strata by score, the pilot sample, where the other labels go, and the draw itself
-estimate.py   what the labels say about all pairs, with intervals
-rates.py      the posterior of match rates along a ranking
+draws.py      strata by score, how many labels each gets, and the draw itself
+estimate.py   what the labels say of the ranking, with limits that assume nothing
 run.py        one audit against a ledger: draw, ask, and once answered, estimate
+calibrate.py  the probability of a match from a scorer's log-odds
+guarantee.py  the longest list shown to have a precision
 """

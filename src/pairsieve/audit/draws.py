@@ -1,41 +1,36 @@
-"""Drawing an audit: strata by score, a pilot sample, the allocation of labels, and the draw itself.
+"""Drawing pairs with known chances: strata of the ranking, how many labels each gets, and the draw itself.
 
-Strata by score double in rank, so that each holds as much doubt as the one before. A third of the labels is a
-pilot sample, spread evenly, for nobody knows where the matches end; the others go where the pilot says that
-they narrow the figures most (`allocate`). Pairs are drawn uniformly inside each stratum (`draw_audit`), and
-`estimate.py` turns the labels into figures. Pairs whose labels were bought before are known and never drawn
-again: they count as they are.
+Strata by score double in rank down to the reach (`reach_rank`), and are sixteen times wider below it. Half of
+the labels are spread evenly over strata, for nobody knows where the matches end; the other half goes where
+pairs are many and in doubt, within reach (`allocate`, Neyman's rule). Pairs are drawn uniformly inside each
+stratum (`draw_pairs`), and `estimate.py` turns the labels into figures. Pairs whose labels were bought before
+are known and never drawn again: they count as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairsieve.audit.rates import Floats, smooth_rates
 from pairsieve.errors import InputError
-from pairsieve.numeric import sigmoid
 from pairsieve.pairs import Ids, Mask, Scores, is_member
 from pairsieve.scan import Scan
 
+Floats: TypeAlias = NDArray[np.float64]
 Counts: TypeAlias = NDArray[np.int64]
-LogOdds: TypeAlias = Callable[[Floats], Floats]  # of a match, from scores
 
-TRAIN = 0  # in `AskedPairs.audit`: asked in order to train
+TRAIN = 0  # in `AskedPairs.audit`: asked for other reasons than a draw
 FIRST_STRATUM = 32  # pairs of the best-ranked stratum; each later one doubles the rank
-LABELS_PER_STRATUM = 6  # at least this many on average; fewer, wider strata where the budget is small
+TAIL_GROWTH = 16.0  # how much the rank grows with each stratum below the reach
+LABELS_PER_STRATUM = 10  # at least this many on average; fewer, wider strata where labels are few
 GATHER_AT_MOST = 1 << 18  # pairs of a stratum that is gathered outright; of larger ones pairs are drawn
-TRUSTED = 3.0  # labels that a stratum's training labels are worth when a plan is made
-PILOT_ONE_IN = 3  # one label in so many is spread evenly, before anybody knows where the doubt lies
-PILOT_FROM = 90  # labels from which a pilot sample pays; below, one draw is all
-FOR_PRECISION = 4  # of the others, one in so many serves precision alone
-EXPECTED_HITS = 0.15  # a stratum where so many matches would take all its labels is left to the ranking
-HOPEFUL = 0.9  # the quantile of its rate that is asked for that
-PLANNED_OVER = 400  # draws of the rates that a plan is made over
+LABELS_PER_REACH = (
+    30  # drawn labels that put as many more pairs within reach as are listed; four times, twice
+)
 BATCH = 1 << 16  # uniform draws scored at once, at most
 
 _TOP, _BOTTOM = np.float32(2.0), np.float32(-2.0)  # beyond every cosine, rounding included
@@ -103,46 +98,61 @@ class AskedPairs:
 
 
 @dataclass(frozen=True)
-class AuditPlan:
-    """How many labels go where. All arrays: (k,)."""
-
-    strata: Strata
-    free: NDArray[np.int64]  # pairs nobody was asked about
-    labels: NDArray[np.int64]  # to draw from them
-    threshold: float
-
-
-@dataclass(frozen=True)
-class AuditDraw:
+class DrawnPairs:
     """The pairs to label, in random order, so that neither order nor place gives a score away. (n,) each."""
 
     ids: Ids
     scores: Scores
-    stratum: NDArray[np.int64]
+    stratum: Counts
     inclusion_probability: Floats
 
 
-def cut_ranking(scan: Scan, thresholds: ArrayLike, budget: int) -> Strata:
-    """Strata whose ranks double, from one exact count of all pairs; every threshold becomes an edge."""
+def reach_rank(listed: int, labels: int) -> int:
+    """How many of the best-scored pairs so many drawn labels can speak of: listed · (1 + √(labels / 30)).
+
+    N pairs with n labels and no match leave room for 3·N/n matches, so that reach can grow with the labels
+    and limits still get narrower. Fixed before any label is drawn: figures within reach are of a population,
+    not of a lucky choice.
+    """
+    return int(max(listed, FIRST_STRATUM) * (1.0 + np.sqrt(labels / LABELS_PER_REACH)))
+
+
+def cut_ranking(scan: Scan, thresholds: ArrayLike, labels: int) -> tuple[Strata, float]:
+    """Strata for so many drawn labels, from one exact count of all pairs, and the lowest score within reach.
+
+    Every threshold becomes an edge; the lowest says which pairs are listed.
+    """
     wanted = np.unique(np.asarray(thresholds, np.float32))
     fine = np.union1d(np.linspace(-1.0, 1.0, _FINE + 1, dtype=np.float32), wanted)
-    return strata_from_counts(fine, scan.count_reaching(fine, "audit"), scan.space.size, wanted, budget)
+    reaching = scan.count_reaching(fine, "draw")
+    listed = int(reaching[np.searchsorted(fine, wanted[0])]) if len(wanted) else 0
+    return strata_from_counts(fine, reaching, scan.space.size, wanted, labels, reach_rank(listed, labels))
 
 
 def strata_from_counts(
-    scores: Scores, reaching: NDArray[np.int64], pairs: int, thresholds: Scores, budget: int
-) -> Strata:
-    """From ascending `scores` and how many pairs reach each. Equal scores stay together, so a stratum
-    may be larger than wanted; `thresholds` must be among `scores`."""
+    scores: Scores, reaching: Counts, pairs: int, thresholds: Scores, labels: int, reach: int | None = None
+) -> tuple[Strata, float]:
+    """From ascending `scores` and how many pairs reach each: strata, and the lowest score within `reach`
+    pairs.
+
+    Equal scores stay together, so a stratum may be larger than wanted; `thresholds` must be among `scores`.
+    """
     if pairs < 1:
-        raise InputError("there is no pair to audit", remedy="Audit a split that has pairs")
-    most = max(2, budget // LABELS_PER_STRATUM)
-    growth = max(2.0, (pairs / FIRST_STRATUM) ** (1.0 / most)) if pairs > FIRST_STRATUM else 2.0
-    steps = int(np.ceil(np.log(max(pairs / FIRST_STRATUM, 1.0)) / np.log(growth)))
-    ranks = FIRST_STRATUM * growth ** np.arange(steps)
+        raise InputError("there is no pair to draw from", remedy="Take a split that has pairs")
+    reach = min(pairs if reach is None else reach, pairs)
+    tail = [float(reach)] if reach < pairs else []
+    while tail and tail[-1] * TAIL_GROWTH < pairs:
+        tail.append(tail[-1] * TAIL_GROWTH)
+    most = max(2, labels // LABELS_PER_STRATUM)
+    tail = tail[: max(1, most // 2)]
+    most = max(1, most - len(tail))
+    growth = max(2.0, (reach / FIRST_STRATUM) ** (1.0 / most)) if reach > FIRST_STRATUM else 2.0
+    steps = int(np.ceil(np.log(max(reach / FIRST_STRATUM, 1.0)) / np.log(growth) - 1e-9))
+    ranks = np.append(FIRST_STRATUM * growth ** np.arange(steps), tail)
     descending, counts = scores[::-1], reaching[::-1]  # from the best score down, counts grow
-    at = np.searchsorted(counts, ranks, side="left")
-    at = np.union1d(at[at < len(counts)], len(counts) - 1 - np.searchsorted(scores, thresholds))
+    places = np.searchsorted(counts, ranks, side="left")
+    lowest = places[len(ranks) - len(tail)] if tail else len(counts)
+    at = np.union1d(places[places < len(counts)], len(counts) - 1 - np.searchsorted(scores, thresholds))
     at = at[(counts[at] > 0) & (counts[at] < pairs)] if len(at) else at
     kept = np.isin(descending[at], thresholds)
     # Edges without a pair between them are one edge; of those, a threshold stays.
@@ -151,151 +161,61 @@ def strata_from_counts(
     at = at[order][first]
     edges = np.append(descending[at], _BOTTOM).astype(np.float32)
     totals = np.diff(np.append(counts[at], pairs), prepend=0)
-    return Strata(edges, totals.astype(np.int64))
-
-
-def pilot_size(budget: int, earlier_labels: int) -> int:
-    """Labels of the pilot sample, of a `budget`; 0 where it is too small or earlier audits serve as one."""
-    enough = earlier_labels >= PILOT_FROM // PILOT_ONE_IN
-    return 0 if budget < PILOT_FROM or enough else budget // PILOT_ONE_IN
-
-
-def plan_audit(
-    scan: Scan,
-    budget: int,
-    threshold: float,
-    asked: AskedPairs,
-    log_odds: LogOdds | None = None,
-    also: Sequence[float] = (),
-    of: int = 0,
-    evenly: bool = False,
-) -> AuditPlan:
-    """Where `budget` labels narrow the figures most, those at `threshold` among them.
-
-    `also`: more thresholds that shall be edges. `of`: the labels of the whole audit where these are a part of
-    it. `evenly`: a pilot sample, as many in each stratum.
-    """
-    if budget < 1:
-        what = f"an audit with a budget of {budget}"
-        raise InputError(what, remedy="Give at least one label; 300 is usual")
-    strata = cut_ranking(scan, [threshold, *also], max(budget, of))
-    return plan_in(strata, budget, threshold, asked, log_odds, evenly)
-
-
-def plan_in(
-    strata: Strata,
-    budget: int,
-    threshold: float,
-    asked: AskedPairs,
-    log_odds: LogOdds | None = None,
-    evenly: bool = False,
-) -> AuditPlan:
-    """The plan inside given strata; budgets beyond the pairs left are cut to them."""
-    free = strata.totals - strata.count(asked.scores).astype(np.int64)
-    budget = min(budget, int(free.sum()))
-    above = strata.edges >= np.float32(threshold)
-    at = float(np.float32(threshold))
-    if evenly:
-        level = _level(np.ones(len(free)), free.astype(np.float64), budget)
-        return AuditPlan(strata, free, _whole(level, free, budget), at)
-    known = asked.where(asked.labels >= 0)
-    found = strata.count(known.scores, known.labels)
-    seen = strata.count(known.scores[known.audit > TRAIN])
-    labels = allocate(free, planning_rates(strata, asked, log_odds), found, above, budget, seen)
-    return AuditPlan(strata, free, labels, at)
-
-
-def planning_rates(strata: Strata, asked: AskedPairs, log_odds: LogOdds | None = None) -> Floats:
-    """Match rates to plan with, (d, k): draws given labels already given and the scorer, smoothed.
-
-    The model was trained on the bought labels: it scores their matches high and the others low, so they
-    flatter it. A stratum's count at most as TRUSTED labels, the scorer as one, audit labels in full.
-    Planning with wrong rates costs width, never honesty.
-    """
-    known = asked.where(asked.labels >= 0)
-    train, audit = known.where(known.audit == TRAIN), known.where(known.audit > TRAIN)
-    labels, matches = strata.count(train.scores), strata.count(train.scores, train.labels)
-    share = np.minimum(1.0, TRUSTED / np.maximum(labels, 1.0))
-    labels = labels * share + strata.count(audit.scores)
-    matches = matches * share + strata.count(audit.scores, audit.labels)
-    if log_odds is not None:
-        upper = np.concatenate([[min(1.0, float(strata.edges[0]) + 0.1)], strata.edges[:-1]])
-        lower = np.maximum(strata.edges, -1.0)
-        logit = np.clip(log_odds((upper + lower) / 2.0), -30.0, 30.0)
-        matches, labels = matches + sigmoid(logit), labels + 1.0
-    # A plan is not a random thing: the same labels make the same plan.
-    return smooth_rates(matches, labels, strata.middle_rank).draw(PLANNED_OVER, np.random.default_rng(0))
+    strata = Strata(edges, totals.astype(np.int64))
+    if lowest >= len(counts):
+        return strata, float(_BOTTOM)
+    within = np.searchsorted(np.cumsum(strata.totals), counts[lowest], side="left")
+    return strata, float(strata.edges[min(int(within), len(strata) - 1)])
 
 
 def allocate(
-    free: Counts, rates: Floats, found: Floats, above: Mask, budget: int, seen: Floats | None = None
-) -> Counts:
-    """Labels per stratum, (k,), by Neyman's rule over what the rates may be.
-
-    free: (k,) pairs to draw from; rates: (d, k) draws of their match rates; found: (k,) matches known;
-    seen: (k,) audit labels that speak for them already. n labels in a stratum of N pairs at rate p leave its
-    matches a standard deviation of N·√(p(1-p)/n), so labels belong where s = N·√(p(1-p)) / (all matches) is
-    large. Of the draws' s the median is taken: a mean would be ruled by the few draws in which the tail
-    holds everything, and no affordable number of labels settles those. For the same reason a stratum whose
-    labels would hardly meet a match, even at a hopeful rate, gets few. One label in FOR_PRECISION is laid out
-    among the strata above the threshold alone, against the matches there.
+    strata: Strata, asked: AskedPairs, labels: int, reach: float, probability: Floats | None = None
+) -> Floats:
+    """(k,) expected labels of each stratum, in all at most as many as pairs are free: half spread evenly,
+    half within reach in proportion to N·√(p·(1 - p)), N the free pairs and p (k,) their probability of a
+    match.
     """
-    size = free.astype(np.float64)
-    have = np.zeros(len(size)) if seen is None else seen
-    spread = size * np.sqrt(rates * (1.0 - rates))
-    matches = found + size * rates
-
-    def doubt(within: Mask) -> Floats:
-        every = np.maximum(matches[:, within].sum(axis=1), 1.0)
-        return np.where(within, np.median(spread / every[:, None], axis=0), 0.0)
-
-    least = budget // (PILOT_ONE_IN * max(int((size > 0).sum()), 1))  # every stratum is looked at
-    looked = np.clip(least - have, 0.0, size)
-    inside = _level(doubt(above), np.where(above, size - looked, 0.0), budget // FOR_PRECISION, have + looked)
-    given = looked + inside
-    few = EXPECTED_HITS / np.maximum(np.quantile(rates, HOPEFUL, axis=0), 1e-12)
-    rest = _level(doubt(size >= 0), size - given, budget - float(given.sum()), have + given + few)
-    return _whole(given + rest, free, budget)
+    free = (strata.totals - strata.count(asked.scores)).clip(0).astype(np.float64)
+    labels = min(labels, int(free.sum()))
+    even = _level((free > 0).astype(np.float64), free, labels / 2.0)
+    doubt = np.ones(len(free))
+    if probability is not None:
+        doubt = free * np.sqrt(np.clip(probability * (1.0 - probability), 1e-6, None))
+    doubt = np.where(strata.reaching(reach) & (free > 0), doubt, 0.0)
+    given = even + _level(doubt, free - even, labels - float(even.sum()))
+    return given + _level((free > given).astype(np.float64), free - given, labels - float(given.sum()))
 
 
-def _level(doubt: Floats, free: Floats, budget: float, have: Floats | None = None) -> Floats:
-    """(k,) labels so that `have` and they together are in proportion to `doubt`, as far as `free` allows."""
-    start = np.zeros(len(doubt)) if have is None else have
-    most = float(doubt.max(initial=0.0))
-    weight = np.maximum(doubt, 1e-9 * most) if most > 0 else np.ones(len(doubt))
-
-    def given(level: float) -> Floats:
-        return np.clip(level * weight - start, 0.0, free)
-
-    low, high = 0.0, (budget + float(start.max(initial=0.0)) + 1.0) / float(weight.min(initial=1.0))
-    for _ in range(200):
-        level = (low + high) / 2.0
-        low, high = (level, high) if given(level).sum() < budget else (low, level)
-    return given(high)
-
-
-def _whole(wanted: Floats, free: Counts, budget: int) -> Counts:
-    """Whole numbers that add up to `budget` (at most all that is free): largest remainders first."""
-    given = np.minimum(np.floor(wanted + 1e-9).astype(np.int64), free)
-    while (surplus := int(given.sum()) - budget) > 0:
-        at = np.argsort(-given, kind="stable")[: min(surplus, int((given > 0).sum()))]
-        given[at] -= 1
-    while (left := budget - int(given.sum())) > 0:
-        open_ = np.flatnonzero(given < free)
-        if not len(open_):
+def _level(weight: Floats, room: Floats, labels: float) -> Floats:
+    """(k,) labels in proportion to `weight`, as far as there is `room`."""
+    given = np.zeros(len(weight))
+    for _ in range(len(weight)):
+        left = labels - float(given.sum())
+        open_ = np.where(room - given > 1e-9, weight, 0.0)
+        if left < 1e-9 or open_.sum() <= 0:
             break
-        order = open_[np.argsort(-(wanted - given)[open_], kind="stable")]
-        given[order[:left]] += 1
+        given = np.minimum(given + left * open_ / open_.sum(), room)
     return given
 
 
-def draw_audit(scan: Scan, plan: AuditPlan, exclude: Ids, rng: np.random.Generator) -> AuditDraw:
-    """Draw the plan's pairs, uniformly and without repeats inside each stratum, none of the sorted `exclude`.
+def whole_labels(expected: Floats, rng: np.random.Generator) -> Counts:
+    """Whole numbers with these expectations and their sum: systematic sampling from a random start."""
+    ends = np.cumsum(expected) + rng.random()
+    return np.diff(np.floor(ends + 1e-9), prepend=0.0).astype(np.int64)
+
+
+def draw_pairs(
+    scan: Scan, strata: Strata, expected: Floats, asked: AskedPairs, exclude: Ids, rng: np.random.Generator
+) -> DrawnPairs:
+    """Draw about `expected` (k,) pairs, uniformly and without repeats inside each stratum, none of the sorted
+    `exclude`; a pair's chance is expected / free pairs of its stratum.
 
     The best-ranked strata are gathered by one pass. Further down pairs are drawn uniformly from the whole
     space and kept where their stratum still wants one, which nobody needs to enumerate.
     """
-    strata, wanted = plan.strata, plan.labels.copy()
+    free = strata.totals - strata.count(asked.scores).astype(np.int64)
+    wanted = np.minimum(whole_labels(expected, rng), free)
+    chance = expected / np.maximum(free, 1)
     small = strata.totals <= max(GATHER_AT_MOST, scan.space.size // 10_000)
     ids, scores = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
     for first, last in _runs(small & (wanted > 0)):
@@ -309,7 +229,7 @@ def draw_audit(scan: Scan, plan: AuditPlan, exclude: Ids, rng: np.random.Generat
             wanted[k] = 0
     taken = exclude
     while wanted.any():
-        needed = float((wanted / np.maximum(plan.free, 1)).max()) * scan.space.size
+        needed = float((wanted / np.maximum(free, 1)).max()) * scan.space.size
         count = min(BATCH, max(1024, int(1.2 * needed)), scan.space.size - len(taken))
         batch = rng.permutation(scan.space.sample(count, rng, outside=taken))
         found = scan.scores(batch)
@@ -325,7 +245,7 @@ def draw_audit(scan: Scan, plan: AuditPlan, exclude: Ids, rng: np.random.Generat
     drawn, found = np.concatenate(ids), np.concatenate(scores)
     order = rng.permutation(len(drawn))
     stratum = strata.of(found[order])
-    return AuditDraw(drawn[order], found[order], stratum, plan.labels[stratum] / plan.free[stratum])
+    return DrawnPairs(drawn[order], found[order], stratum, np.minimum(chance[stratum], 1.0))
 
 
 def _runs(mask: Mask) -> list[tuple[int, int]]:
@@ -338,7 +258,7 @@ def _gather(scan: Scan, strata: Strata, first: int, last: int, exclude: Ids) -> 
     """The free pairs of the strata from `first` to `last`, in the order of their ids."""
     pieces: list[tuple[Ids, Scores]] = []
     high = np.nextafter(strata.edges[first - 1], _BOTTOM) if first else _TOP
-    scan.collect(float(strata.edges[last]), float(high), lambda i, s: pieces.append((i, s)), "audit")
+    scan.collect(float(strata.edges[last]), float(high), lambda i, s: pieces.append((i, s)), "draw")
     ids = np.concatenate([np.empty(0, np.int64), *(piece[0] for piece in pieces)])
     scores = np.concatenate([np.empty(0, np.float32), *(piece[1] for piece in pieces)])
     order = np.argsort(ids)  # a pass hands pairs over in any order; a seed must not depend on it

@@ -1,62 +1,122 @@
-"""Estimates from the labels of an audit: precision, recall, AP and number of matches, with intervals.
+"""Estimates from labels drawn with known chances: precision, recall, AP and number of matches, with limits.
 
-**Values** are Horvitz–Thompson estimates inside strata: of the R pairs of a stratum that nobody was
-asked about, R · x/n match when x of n drawn ones do; pairs with a label count as they are.
+**Population.** Every pair of the space. Pairs that were asked for other reasons are known and count as they
+are. Of the others, drawn labels speak: those of one draw or of several (audits, the measuring share of each
+batch), whose chances the ledger kept. Under today's scores all are sorted into strata of today's ranking
+(post-stratification).
 
-**Intervals** come from draws of every stratum's match rate from its posterior, smoothed along the ranking
-(`rates.py`), and of the matches that such a rate leaves among the R pairs. Each draw is counted
-three times: as it is; with no match in strata where none was seen; and with nothing else in strata where
-nothing else was seen, and the matches further up inside strata. The interval reaches from the lowest to the
-highest of the three middle 95 %. So what a tail may hold, or a pure top may hide, widens it and never
-shifts it. Precision has no tail: its interval also spans what each stratum's own labels say, unsmoothed.
-The one assumption is that the match rate tends to fall with the score. It carries the tail: billions of
-pairs, a few labels, no hit. `positives_without_assumption` beside it stands on the draws alone (exact
-binomial limits in each stratum) and shows how little they alone can rule out.
+**Values** are Horvitz-Thompson estimates inside strata. Where several draws were made, each draw makes its
+own estimate and counts by its size, c = labels of the draw / all drawn labels: where a draw put its labels
+may depend on the answers to earlier ones, and pooling by the labels of a stratum would then be biased. A
+label of draw k has the weight c_k / chance. Pairs that were bought after a draw were among those that it
+spoke for: their matches are taken off (`StratumCounts`).
 
-**Earlier draws** are used again, those of this audit and of others. A draw took from the pairs that were
-free then, with chances that the ledger kept. Under today's scores its labels are sorted into today's strata
-(post-stratified); in each, the weighted share of matches r speaks for all F pairs that were free then. Of
-these, D have been labelled since otherwise, with d matches, so for the rest the rate is (F·r - d) / (F - D).
-Unequal weights count as Kish's effective number (Σw)²/Σw² of labels, times ((F - D)/F)² for the subtraction.
-Rates of all draws are averaged by these numbers.
+**Limits assume nothing** about rates between strata. In each stratum they are those of Clopper and Pearson
+(1934), for the finite number of pairs left; over strata they are melded (Fay, Proschan and Brittain 2015): of
+x matches among n labels the lower limit's distribution is Beta(x, n - x + 1) and the upper one's
+Beta(x + 1, n - x); a figure that grows with the matches of one stratum and falls with those of another takes
+draws of its lower end from the former's lower and the latter's upper distribution. Unequal weights count as
+Kish's effective number (Σw)²/Σw² of labels.
 
-Average precision needs the order inside a stratum too; there the rate goes on falling as it does around it
-(`ranked_precision`).
+**Reach.** In a space of millions nearly all pairs lie in a tail where no affordable number of labels can rule
+out a match in ten thousand, so over all pairs recall and AP have wide limits and no value. The best-scored
+pairs down to a rank fixed beforehand (`draws.reach_rank`) are a population that labels can speak of: recall
+and AP *within reach* are those of the matches there.
+
+**Wrong answers.** Without an error rate the figures are of the answers as given. With one (`AnswerErrors`)
+each rate is corrected (Rogan and Gladen 1978) and the error rate's own uncertainty enters the limits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pairsieve.audit.draws import TRAIN, AskedPairs, Strata
-from pairsieve.audit.rates import Floats, SmoothedRates, smooth_rates
+from pairsieve.audit.draws import TRAIN, AskedPairs, Floats, Strata
+from pairsieve.audit.ranked import Layout
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError
 from pairsieve.pairs import Mask
 
-PIECES = 4  # of a stratum, for average precision
-AT_MOST = 2.0  # how much faster it may fall inside a stratum than around it: for the upper limit
-MOST_FALL = 16.0  # steepest fall of the logit inside a stratum, per unit of log rank
+STEEPER = 2.0  # how much faster the rate may fall inside a stratum than around it: AP's upper limit
+TRIMMED = 8.0  # a label counts at most so many times the median weight of its stratum (Potter 1990)
+PARTS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the room for matches far down: AP's lower limit
+DRAWS = 2000
+
+
+@dataclass(frozen=True)
+class AnswerErrors:
+    """How often an answer is wrong, either way: `wrong` of `checked` answers.
+
+    With `checked` inf, `wrong` is the rate itself, known exactly.
+    """
+
+    wrong: float
+    checked: float
+
+    def draw(self, count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Lower and upper draws of the rate, (count,) each, below one half."""
+        if not np.isfinite(self.checked):
+            known = np.full(count, min(self.wrong, 0.49))
+            return known, known
+        lower, upper = _rate_limits(np.array([self.wrong]), np.array([self.checked]), count, rng)
+        return np.minimum(lower[:, 0], 0.49), np.minimum(upper[:, 0], 0.49)
+
+    @property
+    def rate(self) -> float:
+        return min(self.wrong if not np.isfinite(self.checked) else self.wrong / max(self.checked, 1.0), 0.49)
+
+    @staticmethod
+    def from_disagreements(disagreed: int, pairs: int) -> AnswerErrors:
+        """From pairs answered twice, independently: two answers differ with chance 2·e·(1 - e)."""
+        share = min(disagreed / max(pairs, 1), 0.5)
+        return AnswerErrors((1.0 - np.sqrt(1.0 - 2.0 * share)) / 2.0 * 2 * pairs, 2 * pairs)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """An interval without a value inside it: nothing between the ends is likelier."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class OverAll:
+    """What the draws allow for all pairs of the space; None where no match was seen."""
+
+    positives: Limits
+    left: Limits  # matches among the pairs without a label
+    recall: Limits | None
+    average_precision: Limits | None
 
 
 @dataclass(frozen=True)
 class AuditResult:
-    """Figures over all pairs of the space, without its truth."""
+    """Figures without the truth: precision at a threshold; recall, AP and matches within reach; and over all.
+
+    Recall and AP are None where no match within reach was seen: they are undefined, or not known.
+    """
 
     pairs: int
-    labels: int  # audit labels the figures rest on, earlier audits included
+    labels: int  # drawn labels the figures rest on
     unsure: int  # pairs asked that have no label; they are left out of the space
     threshold: float
+    reach_pairs: int  # the best-scored pairs that recall, AP and positives speak of
+    reach_score: float  # the lowest score among them
     precision: Estimate  # of the pairs at or above the threshold
-    recall: Estimate  # matches at or above it, of all
-    average_precision: Estimate
-    positives: Estimate  # matches in the whole space
-    positives_without_assumption: Estimate
-    recall_of_known: Estimate  # share of known matches at or above the threshold (the paper's fallback)
+    precision_of_new: Estimate | None  # of those nobody labelled; None where there is none
+    positives: Estimate
+    left: Estimate  # of them, those nobody labelled
+    recall: Estimate | None  # matches at or above the threshold
+    average_precision: Estimate | None
+    over_all: OverAll
+    recall_of_known: (
+        Estimate | None
+    )  # share of known matches at or above the threshold (the paper's fallback)
     strata: tuple[dict[str, Any], ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -68,82 +128,165 @@ class StratumCounts:
     """What is known of each stratum, (k,) each."""
 
     totals: Floats  # pairs, without those that were asked and have no label
-    matches: Floats  # among the labelled ones
-    rest: Floats  # pairs without a label
-    drawn: Floats  # effective number of audit labels that speak for the rest
+    known: Floats  # labelled for other reasons
+    known_matches: Floats
+    seen: Floats  # drawn labels
     hits: Floats  # matches among them
+    effective: Floats  # labels that they are worth, for the pairs not known
+    rate: Floats  # of matches among the pairs not known; filled in from its neighbours where none was drawn
 
-    def expected(self, strata: Strata) -> Floats:
-        """Matches of each stratum; where no label speaks for the rest, the smoothed rate does."""
-        guess, left = np.zeros(len(self.rest)), self.rest > 0
-        if (left & (self.drawn <= 0)).any():
-            guess[left] = self._posterior(strata, left).typical()
-        rate = np.divide(self.hits, self.drawn, out=guess, where=self.drawn > 0)
-        return self.matches + self.rest * rate
+    @property
+    def rest(self) -> Floats:
+        """Pairs not known, the drawn ones among them."""
+        return np.maximum(self.totals - self.known, 0.0)
 
-    def unlabelled_matches(self, strata: Strata, draws: int, rng: np.random.Generator) -> Floats:
-        """(draws, k) matches among the pairs without a label, from the posterior."""
-        matches, left = np.zeros((draws, len(self.rest))), self.rest > 0
-        if left.any():
-            rates = self._posterior(strata, left).draw(draws, rng)
-            matches[:, left] = rng.binomial(self.rest[left].astype(np.int64), rates)
-        return matches
-
-    def precision_alone(self, above: Mask, draws: int, rng: np.random.Generator) -> Floats:
-        """(draws,) precision from each stratum's own labels (Jeffreys' prior), nothing smoothed."""
-        hits, misses = self.hits[above], (self.drawn - self.hits)[above]
-        rates = rng.beta(hits + 0.5, np.maximum(misses, 0.0) + 0.5, (draws, len(hits)))
-        unlabelled = rng.binomial(self.rest[above].astype(np.int64), rates)
-        precision: Floats = (self.matches[above].sum() + unlabelled.sum(axis=1)) / self.totals[above].sum()
-        return precision
-
-    def _posterior(self, strata: Strata, left: Mask) -> SmoothedRates:
-        return smooth_rates(self.hits[left], self.drawn[left], strata.middle_rank[left])
+    @property
+    def value(self) -> Floats:
+        """Expected matches among the pairs not known."""
+        return np.clip(self.rate * self.rest, self.hits, np.maximum(self.rest - self.seen + self.hits, 0.0))
 
 
 def stratum_counts(strata: Strata, asked: AskedPairs) -> StratumCounts:
-    """Labels and their weights, sorted into the strata."""
-    totals = strata.totals - strata.count(asked.scores[asked.labels < 0])
-    known = asked.where(asked.labels >= 0)
-    stratum, size = strata.of(known.scores), len(strata)
+    """Labels and their weights, sorted into the strata.
 
-    def tally(mask: Mask, weights: NDArray[Any] | None = None) -> Floats:
+    A draw spoke for the F pairs of a stratum that were free then; of these, D have been labelled since for
+    other reasons, with d matches. A weighted share r among F leaves the rate (F·r - d) / (F - D) for the
+    rest, and of n labels n·((F - D)/F)² are left. F, D and d are averaged over draws by their c.
+    """
+    totals = strata.totals - strata.count(asked.scores[asked.labels < 0])
+    held = asked.where(asked.labels >= 0)
+    stratum, size = strata.of(held.scores), len(strata)
+
+    def tally(mask: Mask, weights: Any = None) -> Floats:
         summed = np.bincount(stratum[mask], None if weights is None else weights[mask], size)
         return summed.astype(np.float64)
 
-    everything = np.ones(len(known), bool)
-    labelled, matches = tally(everything), tally(everything, known.labels)
-    drawn, hits = np.zeros(size), np.zeros(size)
-    weights = np.divide(1.0, known.inclusion_probability, out=np.ones(len(known)), where=known.audit > TRAIN)
-    for number in np.unique(known.audit[known.audit > TRAIN]):
-        drawn_here = known.audit == number
-        before = np.arange(len(known)) < int(np.flatnonzero(drawn_here)[0])
-        since = ~before & ~drawn_here
-        weight, heaviness = tally(drawn_here, weights), tally(drawn_here, weights**2)
-        has = weight > 0
-        share = np.divide(tally(drawn_here, weights * known.labels), weight, out=np.zeros(size), where=has)
-        effective = np.divide(weight**2, heaviness, out=np.zeros(size), where=has)
-        frame = np.maximum(totals - tally(before), 1.0)
-        left = np.maximum(frame - tally(since), 0.0)
-        rate = np.divide(
-            frame * share - tally(since, known.labels), left, out=np.zeros(size), where=left > 0
-        ).clip(0.0, 1.0)
-        speaks = effective * (left / frame) ** 2
-        drawn, hits = drawn + speaks, hits + speaks * rate
-    return StratumCounts(totals, matches, np.maximum(totals - labelled, 0.0), drawn, hits)
+    drawn = held.audit > TRAIN
+    known, known_matches = tally(~drawn), tally(~drawn, held.labels)
+    weight = np.zeros(len(held))
+    since, since_matches = np.zeros(size), np.zeros(size)
+    place = np.arange(len(held))
+    for number in np.unique(held.audit[drawn]):
+        here = held.audit == number
+        share = here.sum() / max(drawn.sum(), 1)
+        weight[here] = share / held.inclusion_probability[here]
+        bought = ~drawn & (place > int(np.flatnonzero(here)[0]))
+        since, since_matches = (
+            since + share * tally(bought),
+            since_matches + share * tally(bought, held.labels),
+        )
+    for k in np.unique(stratum[drawn]):
+        here = drawn & (stratum == k)
+        weight[here] = np.minimum(weight[here], TRIMMED * np.median(weight[here]))
+    total, matches = tally(drawn, weight), tally(drawn, weight * held.labels)
+    share = np.divide(matches, total, out=np.zeros(size), where=total > 0)
+    squares = tally(drawn, weight**2)
+    effective = np.divide(total**2, squares, out=np.zeros(size), where=squares > 0)
+    rest = np.maximum(totals - known, 0.0)
+    frame = np.maximum(rest + since, 1.0)
+    rate = np.divide(frame * share - since_matches, rest, out=np.zeros(size), where=rest > 0).clip(0.0, 1.0)
+    effective = effective * (rest / frame) ** 2
+    spoken = (total > 0) & (rest > 0)
+    if spoken.any() and not spoken.all():
+        ranks = np.log(np.maximum(strata.middle_rank, 0.5))
+        rate = np.where(spoken, rate, np.interp(ranks, ranks[spoken], rate[spoken]))
+    seen, hits = tally(drawn), tally(drawn, held.labels)
+    return StratumCounts(totals, known, known_matches, seen, hits, effective, rate)
 
 
-def estimate_audit(
+@dataclass(frozen=True)
+class _Matches:
+    """Matches of each stratum in all: the value (k,), and draws of the lower and the upper end, (r, k)."""
+
+    value: Floats
+    lower: Floats
+    upper: Floats
+
+    def limits(
+        self, figure: Callable[[Floats], Floats], grows: Mask, ends: tuple[float, float]
+    ) -> tuple[float, float]:
+        """Of a figure of (r, k) matches, which grows with those of the strata `grows` and else falls."""
+        low = figure(np.where(grows, self.lower, self.upper))
+        high = figure(np.where(grows, self.upper, self.lower))
+        return float(np.nanquantile(low, ends[0])), float(np.nanquantile(high, ends[1]))
+
+
+def _rate_limits(x: Floats, n: Floats, count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """(count, k) draws of the lower and the upper end of rates with x of n hits; 0 and 1 without labels."""
+    none, every = x <= 1e-9, n - x <= 1e-9
+    lower = rng.beta(np.maximum(x, 1e-9), n - x + 1.0, (count, len(x)))
+    upper = rng.beta(x + 1.0, np.maximum(n - x, 1e-9), (count, len(x)))
+    return np.where(none, 0.0, lower), np.where(every, 1.0, upper)
+
+
+def _matches(held: StratumCounts, count: int, rng: np.random.Generator) -> _Matches:
+    """With answers as given: labelled matches count, the pairs not labelled have the stratum's rate."""
+    n, undrawn = held.effective, np.maximum(held.rest - held.seen, 0.0)
+    x = np.where(n > 0, held.rate * n, 0.0)
+    sure = held.known_matches + held.hits
+    ends = _rate_limits(x, n, count, rng)
+    lower, upper = (sure + rng.binomial(undrawn.astype(np.int64), end) for end in ends)
+    return _Matches(held.known_matches + held.value, lower, upper)
+
+
+def _corrected_matches(
+    held: StratumCounts, errors: AnswerErrors, groups: tuple[Mask, ...], count: int, rng: np.random.Generator
+) -> _Matches:
+    """With an error rate e: a share q of answers that say "match" leaves (q - e) / (1 - 2e) matches.
+
+    That may be below 0 in a stratum. Only the sums over `groups` of strata are cut off at 0, since what one
+    stratum has too few another has too many.
+    """
+    n = held.effective
+    x = np.where(n > 0, held.rate * n, 0.0)
+    ends, rates = _rate_limits(x, n, count, rng), errors.draw(count, rng)
+
+    def true_share(q: Floats, e: Floats) -> Floats:
+        shares: Floats = np.minimum((q - e[:, None]) / (1.0 - 2.0 * e[:, None]), 1.0)
+        return shares
+
+    def of_known(e: Floats, away: Floats) -> Floats:
+        spread = np.sqrt(held.known * e[:, None] * (1.0 - e[:, None]))
+        middle = held.known_matches - held.known * e[:, None]
+        return np.minimum((middle + away * spread) / (1.0 - 2.0 * e[:, None]), held.known)
+
+    away = rng.standard_normal((count, len(n)))
+    lower = np.minimum(*(of_known(e, away) + held.rest * true_share(ends[0], e) for e in rates))
+    upper = np.maximum(*(of_known(e, away) + held.rest * true_share(ends[1], e) for e in rates))
+    e = errors.rate
+    value = (held.known_matches - held.known * e + held.rest * (held.rate - e)) / (1.0 - 2.0 * e)
+
+    def cut_off(matches: Floats) -> Floats:
+        positive = np.maximum(matches, 0.0)
+        for group in groups:
+            some = positive[:, group].sum(axis=1, keepdims=True)
+            left = np.maximum(matches[:, group].sum(axis=1, keepdims=True), 0.0)
+            positive[:, group] *= np.divide(left, some, out=np.zeros_like(some), where=some > 0)
+        return positive
+
+    return _Matches(cut_off(value[None])[0], cut_off(lower), cut_off(upper))
+
+
+def estimate(
     strata: Strata,
     asked: AskedPairs,
     threshold: float,
     rng: np.random.Generator,
     *,
+    reach: float = -2.0,
+    ranks: Floats | None = None,
+    errors: AnswerErrors | None = None,
     confidence: float = 0.95,
-    draws: int = 2000,
+    draws: int = DRAWS,
 ) -> AuditResult:
-    """Precision and recall at `threshold` (an edge of `strata`), average precision, number of matches."""
-    above = strata.reaching(threshold)
+    """Precision and recall at `threshold`, AP and number of matches. `threshold` and `reach`: edges of
+    `strata`.
+
+    ranks: (n,) of each asked pair, how many pairs reach its score; None takes the middle of its stratum.
+    errors: how often an answer is wrong, where something is known of it.
+    """
+    above, inside = strata.reaching(threshold), strata.reaching(reach)
+    inside = inside | above
     held = stratum_counts(strata, asked)
     if held.totals[above].sum() < 1:
         raise InputError(
@@ -151,43 +294,131 @@ def estimate_audit(
             why="precision of nothing is not defined",
             remedy="Choose a lower threshold",
         )
-    values = _figures(held.expected(strata)[None], held.totals, above)[0]
-    unlabelled = held.unlabelled_matches(strata, draws, rng)
-    most = _figures(held.matches + unlabelled, held.totals, above)
-    fewest = _figures(held.matches + np.where(held.hits > 0, unlabelled, 0.0), held.totals, above)
-    pure = (held.drawn > 0) & (held.hits >= held.drawn)
-    purest = _figures(held.matches + np.where(pure, held.rest, unlabelled), held.totals, above, AT_MOST)
-    ends = [(1 - confidence) / 2, (1 + confidence) / 2]
-    limits = np.concatenate([np.quantile(each, ends, axis=0) for each in (most, fewest, purest)])
-    low, high = np.minimum(limits.min(axis=0), values), np.maximum(limits.max(axis=0), values)
-    alone = np.quantile(held.precision_alone(above, draws, rng), ends)
-    low[0], high[0] = min(low[0], alone[0]), max(high[0], alone[1])
-    audited = asked.audit > TRAIN
-    labels = int((audited & (asked.labels >= 0)).sum())
-    method = _method(labels, len(np.unique(asked.audit[audited])), held, confidence)
-    precision, recall, ap, positives = (
-        Estimate(float(v), float(a), float(b), labels, method) for v, a, b in zip(values, low, high)
+    ends = ((1 - confidence) / 2, (1 + confidence) / 2)
+    if errors is None:
+        matches = _matches(held, draws, rng)
+    else:
+        matches = _corrected_matches(held, errors, (above, inside & ~above, ~inside), draws, rng)
+    labels = int((asked.labels[asked.audit > TRAIN] >= 0).sum())
+    method = _method(
+        labels, len(np.unique(asked.audit[asked.audit > TRAIN])), len(strata), confidence, errors
     )
+
+    def number(value: float, limits: tuple[float, float], most: float = np.inf) -> Estimate:
+        value = float(np.clip(value, 0.0, most))
+        return Estimate(value, min(limits[0], value), max(limits[1], value), labels, method)
+
+    def counted(where: Mask, less: float = 0.0, per: float = 1.0) -> Estimate:
+        """Matches of some strata less those `less`, by so many pairs."""
+
+        def figure(m: Floats) -> Floats:
+            matches: Floats = np.maximum(m[:, where].sum(axis=1) - less, 0.0) / per
+            return matches
+
+        value = (float(matches.value[where].sum()) - less) / per
+        return number(value, matches.limits(figure, where, ends), 1.0 if per > 1 else np.inf)
+
+    labelled = held.known_matches + held.hits
+    new = (held.rest - held.seen)[above].sum()
+    layout = Layout.of(strata, held.totals, asked, ranks, errors is None)
+
+    seen = bool(labelled[inside].sum() > 0)
+
+    def recall(where: Mask) -> tuple[float, tuple[float, float]] | None:
+        def figure(m: Floats) -> Floats:
+            found, every = m[:, where & above].sum(axis=1), m[:, where].sum(axis=1)
+            share: Floats = np.divide(found, every, out=np.full(len(m), np.nan), where=every > 0)
+            return share
+
+        value = float(figure(np.maximum(matches.value, 0.0)[None])[0])
+        return (value, matches.limits(figure, above, ends)) if seen and np.isfinite(value) else None
+
+    def average_precision(where: Mask) -> tuple[float, tuple[float, float]] | None:
+        value = np.maximum(matches.value, 0.0)
+        ap = float(layout.average_precision(value[None], where)[0])
+        if not seen or np.isnan(ap):
+            return None
+        grows = layout.grows(value, where)
+        # Whether matches far down raise AP depends on how many there are: the limits try both.
+        high = np.full(draws, -np.inf)
+        for many in (grows, above):
+            tried = np.where(many, matches.upper, matches.lower)
+            high = np.fmax(high, layout.average_precision(tried, where, STEEPER))
+        # Few matches far down lower AP; so many that they are precise there would raise it again.
+        low = np.full(draws, np.inf)
+        for part in PARTS:
+            fallen = matches.lower + part * (matches.upper - matches.lower)
+            for few in (grows, above):
+                tried = np.where(few, matches.lower, fallen)
+                for fall in (0.0, 1.0):
+                    low = np.fmin(low, layout.average_precision(tried, where, fall))
+        return ap, (float(np.nanquantile(low, ends[0])), float(np.nanquantile(high, ends[1])))
+
+    def limits_of(found: tuple[float, tuple[float, float]] | None) -> Limits | None:
+        return None if found is None else Limits(min(found[0], found[1][0]), max(found[0], found[1][1]))
+
+    def estimate_of(found: tuple[float, tuple[float, float]] | None) -> Estimate | None:
+        return None if found is None else number(found[0], found[1], 1.0)
+
+    everywhere = np.ones(len(strata), bool)
+
+    def bare(found: Estimate) -> Limits:
+        return Limits(found.low, found.high)
+
     return AuditResult(
-        int(strata.totals.sum()),
-        labels,
-        int((asked.labels < 0).sum()),
-        float(np.float32(threshold)),
-        precision,
-        recall,
-        ap,
-        positives,
-        _exact_limits(held, positives.value, labels, confidence, draws, rng),
-        known_recall(strata, asked, threshold),
-        _rows(strata, held),
+        pairs=int(strata.totals.sum()),
+        labels=labels,
+        unsure=int((asked.labels < 0).sum()),
+        threshold=float(np.float32(threshold)),
+        reach_pairs=int(strata.totals[inside].sum()),
+        reach_score=float(max(strata.edges[inside][-1], -1.0)),
+        precision=counted(above, per=float(held.totals[above].sum())),
+        precision_of_new=counted(above, float(labelled[above].sum()), float(new))
+        if new > 0 and errors is None
+        else None,
+        positives=counted(inside),
+        left=counted(inside, float(labelled[inside].sum())),
+        recall=estimate_of(recall(inside)),
+        average_precision=estimate_of(average_precision(inside)),
+        over_all=OverAll(
+            bare(counted(everywhere)),
+            bare(counted(everywhere, float(labelled.sum()))),
+            limits_of(recall(everywhere)),
+            limits_of(average_precision(everywhere)),
+        ),
+        recall_of_known=known_recall(asked, threshold),
+        strata=_rows(strata, held),
     )
+
+
+def recall_limits(
+    strata: Strata, asked: AskedPairs, reach: float, rng: np.random.Generator, *, confidence: float = 0.95
+) -> Floats:
+    """(k,) lower limits of the recall, within reach, of the lists that end at each edge; nan below the reach.
+
+    A list holds every labelled match, whatever its score. Each limit holds by itself with `confidence`; lists
+    tested from the longest to the shortest until one fails hold it together (fixed sequence).
+    """
+    inside = strata.reaching(reach)
+    held = stratum_counts(strata, asked)
+    matches = _matches(held, DRAWS, rng)
+    sure = held.known_matches + held.hits
+    limits = np.full(len(strata), np.nan)
+    for at in np.flatnonzero(inside):
+        above = np.arange(len(strata)) <= at
+        drawn = np.where(above, matches.lower, matches.upper)[:, inside]
+        every = drawn.sum(axis=1)
+        found = drawn[:, above[inside]].sum(axis=1) + sure[inside & ~above].sum()
+        share = np.divide(found, every, out=np.ones(len(every)), where=every > 0)
+        limits[at] = np.quantile(share, 1.0 - confidence)
+    return limits
 
 
 def threshold_for_precision(strata: Strata, asked: AskedPairs, precision: float) -> float:
     """The lowest edge at and above which the estimated precision is `precision` or more."""
     held = stratum_counts(strata, asked)
-    found = np.cumsum(held.expected(strata)) / np.maximum(np.cumsum(held.totals), 1.0)
-    good = np.flatnonzero(found >= precision)
+    found = np.cumsum(held.known_matches + held.value) / np.maximum(np.cumsum(held.totals), 1.0)
+    good = np.flatnonzero((found >= precision) & (np.cumsum(held.totals) > 0))
     if not len(good):
         raise InputError(
             f"no threshold has an estimated precision of {precision:g}",
@@ -197,105 +428,38 @@ def threshold_for_precision(strata: Strata, asked: AskedPairs, precision: float)
     return float(strata.edges[good[-1]])
 
 
-def known_recall(strata: Strata, asked: AskedPairs, threshold: float) -> Estimate:
+def known_recall(asked: AskedPairs, threshold: float) -> Estimate | None:
     """The paper's fallback: of the matches that are known, the share that reaches the threshold."""
     matches = asked.scores[asked.labels == 1]
-    found = int((matches >= np.float32(threshold)).sum())
-    share = found / len(matches) if len(matches) else 0.0
-    bias = "they were found by looking where the scorer pointed, which makes it too high"
-    method = f"share of the known matches; no interval, as {bias}"
+    if not len(matches):
+        return None
+    share = float((matches >= np.float32(threshold)).mean())
+    method = "share of the known matches; no interval: they were sought where the scorer pointed"
     return Estimate(share, share, share, len(matches), method)
 
 
-def ranked_precision(matches: Floats, totals: Floats, steeper: float = 1.0) -> Floats:
-    """Average precision of rankings given as matches per stratum: (r, k) and (k,) -> (r,).
-
-    Inside a stratum the rate goes on falling as it does around it: its logit in a straight line over the
-    logarithm of the rank. Each is cut into PIECES by rank, and over a piece of N pairs with M matches, after
-    a matches among c pairs, precision is (a + ½ + M·u) / (c + ½ + N·u) for u from 0 to 1. With `steeper` the
-    rate falls so many times faster inside strata than around them.
-    """
-    ends = np.cumsum(totals)
-    ratio = np.divide(ends, ends - totals, out=np.full(len(totals), np.inf), where=ends > totals)
-    middle = np.log(np.maximum(ends - totals / 2.0, 0.5))
-    logit = np.log(matches + 0.25) - np.log(np.maximum(totals - matches, 0.0) + 0.25)
-    fall = np.zeros_like(matches)
-    if len(totals) > 2:
-        fall[:, 1:-1] = -(logit[:, 2:] - logit[:, :-2]) / np.maximum(middle[2:] - middle[:-2], 1e-9)
-        fall[:, -1] = fall[:, -2]
-    fall = np.clip(steeper * fall, 0.0, MOST_FALL)
-    split = np.isfinite(ratio) & (totals >= PIECES)
-    share = np.arange(PIECES + 1) / PIECES
-    # Cuts are multiples of a stratum's first rank. The first stratum, which has none, is cut evenly.
-    cuts = np.where(split, ratio, 2.0)[:, None] ** share
-    first = np.maximum(ends - totals, 0.0)
-    sizes = np.where(split[:, None], np.diff(cuts) * first[:, None], totals[:, None] / PIECES)
-    ranks = np.log(np.maximum(first[:, None] * (cuts[:, 1:] + cuts[:, :-1]) / 2.0, 0.5))
-    away = np.where(split[:, None], ranks - middle[:, None], 0.0)
-    expected = sizes / (1.0 + np.exp(np.clip(fall[:, :, None] * away - logit[:, :, None], -60.0, 60.0)))
-    held = expected / np.maximum(expected.sum(axis=2, keepdims=True), 1e-300)
-    return _piecewise(held * matches[:, :, None], sizes)
-
-
-def _piecewise(matches: Floats, sizes: Floats) -> Floats:
-    """`ranked_precision` over pieces: (r, k, p) matches in (k, p) pairs."""
-    matches, size = matches.reshape(len(matches), -1), np.maximum(sizes.ravel(), 1e-9)
-    matches = np.minimum(matches, size)
-    before = np.cumsum(size) - size + 0.5
-    ahead = np.cumsum(matches, axis=1) - matches + np.minimum(matches, 0.5)
-    slope = matches / size
-    mean = slope + (ahead - slope * before) / size * np.log1p(size / before)
-    every = matches.sum(axis=1)
-    total = (matches * np.clip(mean, 0.0, 1.0)).sum(axis=1)
-    averaged: Floats = np.divide(total, every, out=np.zeros(len(matches)), where=every > 0)
-    return averaged
-
-
-def _figures(matches: Floats, totals: Floats, above: Mask, steeper: float = 1.0) -> Floats:
-    """(r, 4): precision, recall, average precision and number of matches of (r, k) matches."""
-    every, found = matches.sum(axis=1), matches[:, above].sum(axis=1)
-    recall = np.divide(found, every, out=np.zeros(len(matches)), where=every > 0)
-    ap = ranked_precision(matches, totals, steeper)
-    return np.stack([found / totals[above].sum(), recall, ap, every], axis=1)
-
-
-def _exact_limits(
-    held: StratumCounts, value: float, labels: int, confidence: float, draws: int, rng: np.random.Generator
-) -> Estimate:
-    """The number of matches with Clopper and Pearson's limits in every stratum, added up by draws."""
-    drawn, hits = held.drawn, held.hits
-    fewest = rng.beta(np.maximum(hits, 1e-9), drawn - hits + 1.0, (draws, len(hits)))
-    most = rng.beta(hits + 1.0, np.maximum(drawn - hits, 1e-9), (draws, len(hits)))
-    fewest = np.where(hits > 0, fewest, 0.0)
-    most = np.where(drawn > 0, most, 1.0)
-    low = held.matches.sum() + np.quantile((fewest * held.rest).sum(axis=1), (1 - confidence) / 2)
-    high = held.matches.sum() + np.quantile((most * held.rest).sum(axis=1), (1 + confidence) / 2)
-    words = "exact binomial limits in each stratum, nothing assumed about rates between strata"
-    return Estimate(value, min(float(low), value), max(float(high), value), labels, words)
-
-
-def _method(labels: int, draws: int, held: StratumCounts, confidence: float) -> str:
-    unexplored = held.rest[held.hits == 0]
-    again = f" in {draws} draws (earlier ones post-stratified under today's scores)" if draws > 1 else ""
+def _method(labels: int, draws: int, strata: int, confidence: float, errors: AnswerErrors | None) -> str:
+    again = f" in {draws} draws" if draws > 1 else ""
+    wrong = "answers taken as given"
+    if errors is not None:
+        wrong = f"corrected for {errors.rate:.1%} wrong answers"
     return (
-        f"Horvitz-Thompson from {labels:,} labels{again}, drawn inside {len(held.totals)} strata of the "
-        f"ranking; {confidence:.0%} interval from the posterior of match rates that tend to fall with the "
-        f"score. {len(unexplored)} strata with {unexplored.sum():,.0f} pairs showed no match: what they "
-        "may hold rests on that assumption"
+        f"Horvitz-Thompson from {labels:,} labels{again} in {strata} strata; {confidence:.0%} limits melded "
+        f"from exact ones of each stratum, nothing assumed of rates between strata; {wrong}"
     )
 
 
 def _rows(strata: Strata, held: StratumCounts) -> tuple[dict[str, Any], ...]:
-    columns = zip(
-        strata.edges.tolist(), strata.totals.tolist(), held.matches.tolist(), held.drawn.tolist(), held.hits
-    )
+    columns = (strata.edges, strata.totals, held.known, held.known_matches, held.seen, held.hits, held.value)
     return tuple(
         {
-            "from_score": edge if edge >= -1.0 else -1.0,
-            "pairs": total,
+            "from_score": max(float(edge), -1.0),
+            "pairs": int(total),
+            "known": int(known),
             "known_matches": int(matches),
-            "labels": round(drawn, 2),
-            "hits": round(float(hits), 2),
+            "labels": int(seen),
+            "hits": int(hits),
+            "expected_matches": round(float(matches + value), 2),
         }
-        for edge, total, matches, drawn, hits in columns
+        for edge, total, known, matches, seen, hits, value in zip(*columns)
     )

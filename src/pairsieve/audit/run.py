@@ -5,31 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.audit.draws import AskedPairs, LogOdds, cut_ranking, draw_audit, pilot_size, plan_audit
-from pairsieve.audit.estimate import AuditResult, estimate_audit, threshold_for_precision
+from pairsieve.audit.draws import AskedPairs, Floats, Strata, allocate, cut_ranking, draw_pairs
+from pairsieve.audit.estimate import AuditResult, estimate, threshold_for_precision
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
 from pairsieve.ledger import Ledger, Questions
-from pairsieve.pairs import pair_rows
+from pairsieve.pairs import Scores, pair_rows
 from pairsieve.scan import Scan
 from pairsieve.sources import TruthSource
 from pairsieve.tasks import Split
 
 DEFAULT_BUDGET = 300
+CHECK = "check of round "  # how the questions of a list's check begin their name
 _OF_ROUND = "audit of round "
-_NAME = re.compile(rf"{_OF_ROUND}([0-9]+)(?:: ([0-9]+) labels, draw ([0-9]+))?")
+_NAME = re.compile(rf"{_OF_ROUND}([0-9]+): ([0-9]+) labels, draw ([0-9]+)")
 
 
 @dataclass(frozen=True)
 class ScoredSplit:
-    """All pairs of a split under one scorer: their scores, and what makes log-odds of them."""
+    """All pairs of a split under one scorer: their scores, and what makes probabilities of them."""
 
     scan: Scan
-    log_odds: LogOdds
+    probabilities: Callable[[Scores], Floats]
     even_odds: float  # the score at which a match is as likely as not
 
     def default_threshold(self) -> float:
@@ -63,8 +65,10 @@ class Draw:
     @staticmethod
     def named(name: str) -> Draw:
         found = _NAME.fullmatch(name)
-        round, budget, index = found.groups() if found else ("0", None, None)
-        return Draw(int(round), int(budget or 0), int(index or 1))
+        if found is None:  # the measuring share of a batch, or a check
+            return Draw(0, 0, 1)
+        round, budget, index = found.groups()
+        return Draw(int(round), int(budget), int(index))
 
 
 def run_audit(
@@ -77,37 +81,73 @@ def run_audit(
     budget: int | None = None,
     threshold: float | None = None,
     precision: float | None = None,
-    notify: Callable[[str], None] = lambda message: None,
 ) -> AuditOutcome:
     """Continue an audit of round `latest`: the figures, or how many labels it waits for.
 
     ledger: holds the questions of `split`. scored(round): the split under that round's model; asked for only
-    when pairs must be scored. budget: labels for this model in all; None is 300, or as begun; 0 uses earlier
-    audits only. The figures are at `threshold` (None: probability one half), or at the lowest threshold with
+    when pairs must be scored. budget: labels for this model in all; None is 300, or as begun; 0 uses labels
+    drawn earlier only. The figures are at `threshold` (None: probability one half), or at the lowest one with
     about `precision`.
     """
     check_target(threshold, precision)
     _answer_from_truth(ledger, split)
-    while not len(ledger.open_questions(purpose="audit")) and _ask(
-        ledger, split, scored, latest, seed, budget, threshold, notify
-    ):
+    if not len(ledger.open_questions(purpose="audit")):
+        _ask(ledger, split, scored, latest, seed, budget, threshold)
         _answer_from_truth(ledger, split)
     if waiting := len(ledger.open_questions(purpose="audit")):
         return AuditOutcome(waiting)
     questions = ledger.questions()
-    numbers, draws = draws_of(questions)
+    _, draws = draws_of(questions)
     if not draws:
         raise InputError("there is no audit yet", remedy=f"Give a budget; {DEFAULT_BUDGET} labels are usual")
-    last = draws[max(draws)].round
-    audited = latest if budget == 0 else last
+    audited = latest if budget == 0 else max(draw.round for draw in draws.values()) or latest
     model = scored(audited)
+    at = model.default_threshold() if threshold is None else threshold
     asked = asked_pairs(ledger, model.scan, questions)
-    edges = [model.default_threshold()] + ([threshold] if threshold is not None else [])
-    of_last = [number for number, draw in draws.items() if draw.round == last]
-    strata = cut_ranking(model.scan, edges, int(np.isin(numbers, of_last).sum()))
-    at = threshold_for_precision(strata, asked, precision) if precision is not None else edges[-1]
-    rng = generator_for(seed, last, "audit interval")
-    return AuditOutcome(0, audited, estimate_audit(strata, asked, at, rng))
+    if precision is not None:
+        strata, _ = cut_ranking(model.scan, [at], int((asked.audit > 0).sum()))
+        at = threshold_for_precision(strata, asked, precision)
+    rng = generator_for(seed, audited, "audit interval")
+    return AuditOutcome(0, audited, estimate_at(model.scan, asked, at, rng))
+
+
+def estimate_at(
+    scan: Scan, asked: AskedPairs, threshold: float, rng: np.random.Generator, **options: Any
+) -> AuditResult:
+    """Figures at a threshold from every label drawn so far, audits and measuring shares of batches alike.
+
+    The one way from drawn labels to figures: `audit`, `match --from audit` and a campaign's rounds go by
+    here.
+    """
+    drawn = int(((asked.audit > 0) & (asked.labels >= 0)).sum())
+    strata, reach = cut_ranking(scan, [threshold], drawn)
+    return estimate(strata, asked, threshold, rng, reach=reach, ranks=ranks_of(scan, asked), **options)
+
+
+def ranks_of(scan: Scan, asked: AskedPairs) -> Floats:
+    """(n,) how many pairs reach the score of each match asked for; 0 for the others."""
+    ranks, match = np.zeros(len(asked)), asked.labels == 1
+    scores, back = np.unique(asked.scores[match], return_inverse=True)
+    if len(scores):
+        ranks[match] = scan.count_reaching(scores, "ranks of matches")[back]
+    return ranks
+
+
+def plan(
+    scan: Scan,
+    asked: AskedPairs,
+    labels: int,
+    threshold: float,
+    probabilities: Callable[[Scores], Floats] | None = None,
+) -> tuple[Strata, Floats]:
+    """Strata of the ranking and how many of `labels` each is expected to get, (k,); see `draws.allocate`."""
+    drawn = int((asked.audit > 0).sum())
+    strata, reach = cut_ranking(scan, [threshold], drawn + labels)
+    rates = None
+    if probabilities is not None:
+        upper = np.append(np.minimum(strata.edges[0] + 0.05, 1.0), strata.edges[:-1])
+        rates = probabilities(((upper + np.maximum(strata.edges, -1.0)) / 2.0).astype(np.float32))
+    return strata, allocate(strata, asked, labels, reach, rates)
 
 
 def check_target(threshold: float | None, precision: float | None) -> None:
@@ -121,10 +161,13 @@ def check_target(threshold: float | None, precision: float | None) -> None:
 
 
 def draws_of(questions: Questions) -> tuple[NDArray[np.int64], dict[int, Draw]]:
-    """(n,) 0 for training, else the number of the draw in the order of asking; and what each draw is."""
+    """(n,) 0 for training, else the number of the draw in the order of asking; and what each draw is.
+
+    The labels of a precision check were drawn from a list, not from all pairs: they are known, no draw.
+    """
     numbers, seen = np.zeros(len(questions), np.int64), dict[tuple[int, str], int]()
     for at, purpose in enumerate(questions.purpose):
-        if purpose == "audit":
+        if purpose == "audit" and not questions.strategy[at].startswith(CHECK):
             key = (int(questions.rounds[at]), questions.strategy[at])
             numbers[at] = seen.setdefault(key, len(seen) + 1)
     return numbers, {number: Draw.named(name) for (_, name), number in seen.items()}
@@ -158,12 +201,8 @@ def _ask(
     seed: int,
     budget: int | None,
     threshold: float | None,
-    notify: Callable[[str], None],
-) -> int:
-    """Draw what is still missing of an audit of the latest model, and write its questions: how many.
-
-    The first draw of an audit is a pilot sample; the next one lays out the rest of the budget.
-    """
+) -> None:
+    """Draw what is still missing of an audit of the latest model, and write its questions."""
     questions = ledger.questions()
     numbers, draws = draws_of(questions)
     of_latest = {number: draw for number, draw in draws.items() if draw.round == latest}
@@ -171,17 +210,16 @@ def _ask(
         budget = max((draw.budget for draw in of_latest.values()), default=DEFAULT_BUDGET)
     missing = budget - int(np.isin(numbers, list(of_latest)).sum())
     if missing <= 0 or len(questions) >= split.space.size:
-        return 0
+        return
     model = scored(latest)
-    scan, half = model.scan, model.default_threshold()
-    pilot = pilot_size(missing, int((numbers > 0).sum()))
-    asked, at = asked_pairs(ledger, scan, questions), half if threshold is None else threshold
-    plan = plan_audit(scan, pilot or missing, at, asked, model.log_odds, [half], budget, evenly=pilot > 0)
+    asked = asked_pairs(ledger, model.scan, questions)
+    at = model.default_threshold() if threshold is None else threshold
+    strata, expected = plan(model.scan, asked, missing, at, model.probabilities)
     # The ledger numbers an audit by the last round asked before it, so that `asked(through)` stays true.
     round = max(ledger.rounds("train"), default=latest)
     index = len(of_latest) + 1
     rng = generator_for(seed, round, f"audit of {latest}, draw {index}")
-    drawn = draw_audit(scan, plan, ledger.asked(), rng)
+    drawn = draw_pairs(model.scan, strata, expected, asked, ledger.asked(), rng)
     left, right = pair_rows(drawn.ids)
     ledger.ask(
         round,
@@ -193,6 +231,3 @@ def _ask(
         drawn.inclusion_probability,
         purpose="audit",
     )
-    if pilot:
-        notify(f"Pilot sample: {pilot:,} of {missing:,} labels, spread over all scores.")
-    return len(drawn.ids)

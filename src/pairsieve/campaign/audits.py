@@ -7,7 +7,6 @@ file in the campaign folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +49,6 @@ def run_audit(
     threshold: float | None = None,
     precision: float | None = None,
     split: str | None = None,
-    notify: Callable[[str], None] = lambda message: None,
 ) -> dict[str, Any]:
     """Continue an audit of the latest model: the figures, or `state` "waiting" while labels are missing.
 
@@ -65,7 +63,7 @@ def run_audit(
 
     def scored(round: int) -> ScoredSplit:
         scored = campaign.score(place.split, round)
-        return ScoredSplit(scored.scan, scored.scorer.log_odds, scored.scorer.even_odds)
+        return ScoredSplit(scored.scan, scored.scorer.probabilities, scored.scorer.even_odds)
 
     outcome = continue_audit(
         place.ledger,
@@ -76,7 +74,6 @@ def run_audit(
         budget=budget,
         threshold=threshold,
         precision=precision,
-        notify=notify,
     )
     head = {"campaign": str(campaign.folder), "split": place.name}
     if outcome.result is None:

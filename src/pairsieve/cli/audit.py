@@ -7,7 +7,7 @@ from typing import Any
 
 from typer import Option
 
-from pairsieve.cli import app, say, show
+from pairsieve.cli import app, show
 from pairsieve.cli.options import CACHE, DISTRIBUTED, FOLDER, JSON
 
 
@@ -31,14 +31,15 @@ def audit(
     """Measure precision, recall and AP where the truth is unknown.
 
     Draws pairs with known chances and asks for their labels. Run it again when they are answered: it prints
-    figures over ALL pairs with 95 % intervals. A third of the labels is a pilot sample, which decides where
-    the others go. A larger budget adds to the labels of earlier audits. Audit labels are never used for
-    training.
+    figures with 95 % intervals that assume nothing. Precision is of all pairs at or above the threshold;
+    recall and AP are of the matches among the best-scored pairs that so many labels can speak of, and beside
+    them stands what the labels allow for all pairs. A larger budget adds to the labels drawn earlier, which
+    are never used for training.
     """
     from pairsieve import audit_model, open_campaign
 
     campaign = open_campaign(folder, cache=cache, distributed=distributed)
-    found = audit_model(campaign, budget, threshold=threshold, precision=precision, split=split, say=say)
+    found = audit_model(campaign, budget, threshold=threshold, precision=precision, split=split)
     waiting = ""
     if found.state == "waiting":
         there = "" if found.split == campaign.settings.split else f" --split {found.split}"
@@ -53,26 +54,39 @@ def audit(
 def audit_table(figures: dict[str, Any]) -> str:
     """The figures for a person."""
 
-    def line(words: str, name: str, form: str) -> str:
-        held = figures[name]
-        value, low, high = (format(held[key], form) for key in ("value", "low", "high"))
+    def line(words: str, held: dict[str, Any] | None, form: str) -> str:
+        if held is None:
+            return f"  {words:24} {'-':>9}   not known: no match was seen"
+        low, high = (format(held[key], form) for key in ("low", "high"))
+        value = format(held["value"], form) if "value" in held else ""
         return f"  {words:24} {value:>9}   [{low}, {high}]"
 
-    free, known = figures["positives_without_assumption"], figures["recall_of_known"]
+    known, over = figures["recall_of_known"], figures["over_all"]
+    left_out = f"; {figures['unsure']:,} pairs without a label left out" if figures["unsure"] else ""
+    about = f"After round {figures['round']}, split {figures['split']}: {figures['pairs']:,} pairs"
     lines = [
-        f"After round {figures['round']}, split {figures['split']}: {figures['pairs']:,} pairs, "
-        f"{figures['labels']:,} audit labels"
-        + (f"; {figures['unsure']:,} pairs without a label left out" if figures["unsure"] else ""),
+        f"{about}, {figures['labels']:,} labels drawn{left_out}",
         "",
         f"  At a score of {figures['threshold']:.4f} or more:",
-        line("precision", "precision", ".4f"),
-        line("recall", "recall", ".4f"),
-        f"  {'recall of known matches':24} {known['value']:>9.4f}   of {known['n']:,}; too high: sought for",
+        line("precision", figures["precision"], ".4f"),
+    ]
+    if figures["precision_of_new"] is not None:
+        lines.append(line("  of pairs not labelled", figures["precision_of_new"], ".4f"))
+    if known is not None:
+        words = f"of {known['n']:,}; too high: sought for"
+        lines.append(f"  {'recall of known matches':24} {known['value']:>9.4f}   {words}")
+    lines += [
         "",
-        line("average precision", "average_precision", ".4f"),
-        line("matches in all pairs", "positives", ",.0f"),
+        f"  Among the {figures['reach_pairs']:,} best-scored pairs ({figures['reach_score']:.4f} or more):",
+        line("matches", figures["positives"], ",.0f"),
+        line("recall", figures["recall"], ".4f"),
+        line("average precision", figures["average_precision"], ".4f"),
         "",
-        f"  Intervals: {figures['precision']['method']}.",
-        f"  Without it the draws alone allow {free['low']:,.0f} to {free['high']:,.0f} matches.",
+        "  Among all pairs these labels allow:",
+        line("matches", over["positives"], ",.0f"),
+        line("recall", over["recall"], ".4f"),
+        line("average precision", over["average_precision"], ".4f"),
+        "",
+        f"  {figures['precision']['method']}.",
     ]
     return "\n".join(lines)

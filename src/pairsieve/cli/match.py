@@ -41,6 +41,10 @@ def match(
     threshold: float | None = _THRESHOLD,
     f1: bool = _F1,
     source: str | None = _SOURCE,
+    check_labels: int = Option(
+        100, min=0, help="At most so many labels are asked to show the precision or recall."
+    ),
+    confidence: float = Option(0.95, help="With which the list has it."),
     search: str = _SEARCH,
     distil: Path | None = Option(
         None, help="Train the encoder again on what the re-ranker is sure of; saved here if it ranks better."
@@ -60,8 +64,9 @@ def match(
     """List the matches, at the precision or recall you want.
 
     Every pair above a threshold, best first: keys, score, probability. The threshold is chosen for a
-    precision, a recall, a number of pairs or the best F1; never on the test split. Labelled pairs are
-    listed as labelled. Stopped at any moment, it resumes when run again.
+    precision, a recall, a number of pairs or the best F1; never on the test split. A precision or recall is
+    shown by labels asked for it: with --confidence the pairs of the list that nobody labelled have it.
+    Labelled pairs are listed as labelled. Stopped at any moment, it resumes when run again.
     """
     options = locals()
     from pairsieve import find_matches, open_campaign
@@ -69,7 +74,7 @@ def match(
     _check_f1(f1, precision=precision, recall=recall, count=count, threshold=threshold)
     campaign = open_campaign(folder, cache=cache, distributed=distributed)
     found = call(find_matches, options, campaign, say=say).as_json()
-    show(found, as_json, match_words(found))
+    show(found, as_json, match_words(found) if found["state"] == "listed" else waiting_words(found, folder))
 
 
 @app.command()
@@ -120,6 +125,14 @@ def match_words(found: dict[str, Any]) -> str:
     if found["search"]["recall"]:
         lines.append(f"The index finds {found['search']['recall']['value']:.4f} of the true nearest.")
     lines.append(threshold_words(found["threshold"]))
+    if "check" in found:
+        lines.append(check_words(found["check"]))
+    drawn = found.get("drawn")
+    if drawn and drawn["precision_of_new"]:
+        figure = _figure(drawn["precision_of_new"])
+        lines.append(
+            f"Precision of the pairs nobody labelled, by {drawn['labels']:,} drawn labels: {figure}."
+        )
     sure = f" ({found['labelled']:,} pairs labelled as matches among them)" if found["labelled"] else ""
     one = ", at most one a text" if found["one_to_one"] else ""
     listed = f"{found['matches']:,} matches{one}{sure}" if found["matches"] else "no pair is listed"
@@ -131,6 +144,7 @@ def match_words(found: dict[str, Any]) -> str:
             "",
             f"Against the truth of {found['split']} ({truth['positives']:,} matches), over all pairs:",
             f"  the list         {_prf(truth['list'])}",
+            f"  its new pairs    {_new(truth['new'])}",
             f"  by score alone   {_prf(truth['scores_alone'])}",
             f"  average precision {ap:.4f}; the best F1 of any threshold {best:.4f}",
         ]
@@ -167,13 +181,39 @@ def cluster_words(found: dict[str, Any]) -> str:
 def threshold_words(chosen: dict[str, Any]) -> str:
     """The threshold, what it was chosen for and on, and the precision and recall expected there."""
     expected = ""
-    if "precision" in chosen:
-        figures = (f"{name} {_figure(chosen[name])}" for name in ("precision", "recall"))
-        expected = f"; expected {', '.join(figures)}"
+    if chosen["measured"]:
+        figures = (f"{name} {_figure(chosen[name])}" for name in ("precision", "recall") if name in chosen)
+        expected = f"; {', '.join(figures)}"
     target = " as given" if chosen["target"].startswith("a threshold of") else f" for {chosen['target']}"
     source = f", from {chosen['basis']}" if chosen["from"] else ""
     sentence = f"Threshold {chosen['threshold']:.9g}{target}{source}{expected}."
     return f"{sentence}\n  {chosen['trust']}" if chosen.get("trust") and expected else sentence
+
+
+def check_words(check: dict[str, Any]) -> str:
+    """What was shown of a list, or how many labels would show it."""
+    if check["threshold"] is None:
+        return f"Not checked: about {check['needed']:,} more labels would tell (--check-labels)."
+    of = "its pairs that nobody labelled have"
+    if check["target"] == "recall":
+        of = f"it has, of the matches among the {check['pairs']:,} best-scored pairs,"
+    return (
+        f"Checked by {check['labels']:,} labels: with {check['confidence']:.0%} confidence {of} a "
+        f"{check['target']} of {check['value']:g} or more."
+    )
+
+
+def waiting_words(found: dict[str, Any], folder: Path) -> str:
+    """How a check that waits for people goes on."""
+    return (
+        f"Waiting for {found['waiting']:,} labels that check the list. Nothing is lost; run again when they "
+        f"are answered.\nLabel in the browser with pairsieve label {folder}, or by file with "
+        f"pairsieve ask {folder} --out batch.csv and import."
+    )
+
+
+def _new(new: dict[str, Any]) -> str:
+    return f"precision {new['precision']:.4f} of {new['pairs']:,}" if "precision" in new else "none"
 
 
 def _figure(value: dict[str, float] | float) -> str:

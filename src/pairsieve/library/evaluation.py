@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,7 +160,6 @@ def audit_model(
     threshold: float | None = None,
     precision: float | None = None,
     split: str | None = None,
-    say: Callable[[str], None] = lambda message: None,
 ) -> Audit:
     """Precision, recall, AP and matches without the truth, from labels drawn to measure; with intervals.
 
@@ -169,7 +167,7 @@ def audit_model(
     """
     from pairsieve.campaign.audits import run_audit
 
-    return Audit.of(run_audit(open_campaign(campaign), budget, threshold, precision, split, say))
+    return Audit.of(run_audit(open_campaign(campaign), budget, threshold, precision, split))
 
 
 def _exact(task: Task, measured: Split, scan: Scan, round: int | None = None) -> Evaluation:

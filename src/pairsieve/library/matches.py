@@ -33,6 +33,8 @@ def find_matches(
     template: str | None = None,
     key: str | None = None,
     source: str | None = None,
+    check_labels: int = 100,
+    confidence: float = 0.95,
     search: str = "exact",
     distil: Folder | None = None,
     one_to_one: bool = False,
@@ -43,7 +45,9 @@ def find_matches(
     """Write every pair above a threshold to `out` (the campaign's matches.csv), best first.
 
     The threshold is that of the best F1, or of the precision, recall or count you want, or a given one; it is
-    chosen on labels, dev or an audit (`source`), never on test. Rows have left, right, score, probability.
+    chosen on labels, dev or an audit (`source`), never on test. A precision or recall is shown with
+    `confidence` by at most `check_labels` labels asked for it; while people owe them, `waiting` says how many
+    and nothing is written: call it again. Rows have left, right, score, probability.
     collection: new texts, or a table, in place of the task's (`right`: of its right); a table is read as the
     task's was, unless `text`, `template` or `key` say otherwise. distil: a folder for an encoder trained
     again on what the re-ranker is sure of, kept if it ranks better.
@@ -54,7 +58,7 @@ def find_matches(
     _check_search(search)
     target = target_from(precision, recall, count, threshold)
     campaign = open_campaign(campaign)
-    options = ListOptions(source, search, one_to_one, texts, not scores_only)
+    options = ListOptions(source, search, one_to_one, texts, not scores_only, check_labels, confidence)
     listed = _split_of(campaign, split, collection, right, (text, template, key), say)
     path = campaign.folder / "matches.csv" if out is None else Path(out)
     figures = find_matches(campaign, listed, path, target, options)

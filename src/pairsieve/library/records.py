@@ -36,7 +36,7 @@ def _plain(value: Any) -> Any:
 
 
 def _estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
-    return Estimate(**row[name]) if name in row else None
+    return Estimate(**row[name]) if row.get(name) else None
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class Audit:
     precision: Estimate | None
     recall: Estimate | None
     average_precision: Estimate | None
-    positives: Estimate | None  # matches among all pairs
+    positives: Estimate | None  # matches within reach: see `pairsieve.audit.estimate`
     _json: dict[str, Any] = field(repr=False)
 
     @staticmethod
@@ -325,6 +325,11 @@ class MatchList(WrittenTable):
     """The matches of a collection, best first."""
 
     _rows = "matches"
+
+    @property
+    def waiting(self) -> int:
+        """Labels that people owe before the list is written; 0 where it is."""
+        return int(self._json.get("waiting", 0))
 
     @property
     def pairs(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,11 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pairsieve.artifacts import labels_digest
-from pairsieve.contracts import Estimate, generator_for
+from pairsieve.audit.draws import AskedPairs
+from pairsieve.audit.run import asked_pairs
+from pairsieve.campaign.audits import split_ledger
+from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError, nearest
 from pairsieve.files import write_errors
 from pairsieve.matches.assignment import check_two, one_to_one
-from pairsieve.matches.calibration import ExpectedCurve, from_audit, from_dev, from_labels
+from pairsieve.matches.calibration import (
+    ExpectedCurve,
+    estimate_from_draws,
+    from_audit,
+    from_dev,
+    from_labels,
+)
+from pairsieve.matches.checks import Check, Checker
 from pairsieve.matches.clusters import (
     against_labels,
     against_truth,
@@ -25,9 +35,8 @@ from pairsieve.matches.clusters import (
 )
 from pairsieve.matches.listing import NO_ROOM, NUMBERS, Known, check_out, first_pairs, list_bands, write_list
 from pairsieve.matches.ranking import Ranking, rank
-from pairsieve.matches.remaining import matches_left
 from pairsieve.matches.threshold import OperatingPoint, Target, choose_threshold, point_through
-from pairsieve.pairs import Ids, ScoredPairs, pair_rows
+from pairsieve.pairs import Ids, ScoredPairs, Scores, is_member, pair_rows
 from pairsieve.scorer import ScoredSpace
 from pairsieve.tables import write_table
 from pairsieve.tasks import Collection, Split
@@ -50,6 +59,8 @@ class ListOptions:
     one_to_one: bool = False
     texts: bool = False
     known: bool = True  # labelled matches stay in the list, labelled non-matches out of it
+    check_labels: int = 100  # asked for at most, to show that the list has the precision or recall wanted
+    confidence: float = 0.95  # of that
 
 
 BEST_F1, DEFAULTS = Target(), ListOptions()
@@ -58,11 +69,30 @@ BEST_F1, DEFAULTS = Target(), ListOptions()
 def find_matches(
     campaign: Campaign, split: Split, out: Path, target: Target = BEST_F1, options: ListOptions = DEFAULTS
 ) -> dict[str, Any]:
-    """Write every pair of `split` above the threshold for a target to `out`, best first; returns figures."""
+    """Write every pair of `split` above the threshold for a target to `out`, best first; returns figures.
+
+    A precision or recall is checked by labels asked for the purpose. While people owe them nothing is
+    written: `state` is "waiting", and the same call goes on when they are given.
+    """
     check_out(out)
     if options.one_to_one:
         check_two(split.space)
     round, ranking, known, expected, point = _ranked(campaign, split, target, options)
+    about = {**_about(campaign, split, round, ranking), "pairs": split.space.size}
+    check = None
+    if expected is not None and target.kind in ("precision", "recall"):
+        check = _check(campaign, round, ranking, expected, point, target, options)
+        if check is not None and check.waiting:
+            return {
+                **about,
+                "state": "waiting",
+                "waiting": check.waiting,
+                "check": check.as_json(),
+                "matches": 0,
+            }
+        known = labelled_pairs(campaign, split) if options.known else known
+        if check is not None and check.threshold is not None:
+            point = _point(expected, check.threshold, options.known)
     key: dict[str, Any] = {"scorer": ranking.scorer.fingerprint, "search": options.search}
     key["texts"] = [split.left.fingerprint, split.right.fingerprint]
     key["known"] = labels_digest(known.ids, known.labels)
@@ -71,18 +101,22 @@ def find_matches(
         bands = _assigned(ranking, bands, point.threshold, known)
     if target.kind == "count":
         bands = first_pairs(bands, int(target.value))
-    rows, found, labelled = write_list(out, bands, split, ranking.scorer.probabilities, known, options.texts)
+    rows, found, labelled = write_list(
+        out, bands, split, _probability(ranking, expected), known, options.texts
+    )
     if not rows:
         point = OperatingPoint(point.threshold, np.nan, np.nan)  # an empty list has no precision
     return {
-        **_about(campaign, split, round, ranking),
-        "pairs": split.space.size,
-        "threshold": _threshold_figures(target, expected, point, options.known),
+        **about,
+        "state": "listed",
+        "threshold": _threshold_figures(target, expected, point),
+        **({"check": check.as_json()} if check is not None else {}),
+        **_drawn_figures(campaign, ranking, expected, point),
         "out": str(out),
         "matches": rows,
         "labelled": labelled,
         "one_to_one": options.one_to_one,
-        **({"truth": _against_truth(ranking, point, rows, found)} if _measurable(split) else {}),
+        **({"truth": _against_truth(ranking, point, rows, found, known)} if _measurable(split) else {}),
     }
 
 
@@ -106,7 +140,7 @@ def find_clusters(
     figures: dict[str, Any] = {
         **_about(campaign, split, round, ranking),
         "texts": len(group),
-        "threshold": _threshold_figures(target, expected, point, options.known),
+        "threshold": _threshold_figures(target, expected, point),
         "out": str(out),
         "clusters": int((size > 1).sum()),
         "clustered_texts": int(size[size > 1].sum()),
@@ -133,7 +167,7 @@ def _ranked(
     source = _source(campaign, split, options.source)
     ranking = _ranking(campaign, split, round, options.search)
     given = labelled_pairs(campaign, split)
-    expected, point = _operating_point(campaign, round, ranking, given, target, source, options.known)
+    expected, point = _operating_point(campaign, round, ranking, given, target, source, options)
     return round, ranking, given if options.known else Known.nothing(), expected, point
 
 
@@ -251,7 +285,7 @@ def _operating_point(
     known: Known,
     target: Target,
     source: str,
-    as_labelled: bool,
+    options: ListOptions,
 ) -> tuple[ExpectedCurve | None, OperatingPoint]:
     """The expected curve and the operating point on it; without a curve only where the target needs none."""
     expected: ExpectedCurve | None = None
@@ -263,10 +297,11 @@ def _operating_point(
             measured = ranking if dev is split else _ranking(campaign, dev, round, "exact")
             expected = from_dev(measured, split, seed, held_out)
         elif source == "audit":
-            expected = from_audit(ranking, campaign.ledger, seed)
+            expected = from_audit(ranking, asked_pairs(campaign.ledger, ranking.scored.scan), seed)
         else:
-            left = _remaining(campaign, round, ranking, known)
-            expected = from_labels(ranking, campaign.out_of_fold(round), known, seed, left)
+            expected = from_labels(
+                ranking, campaign.out_of_fold(round), known, _asked(campaign, ranking), seed
+            )
     except InputError:
         if target.kind not in ("count", "threshold"):
             raise
@@ -274,41 +309,93 @@ def _operating_point(
         threshold = target.value
     else:
         if target.kind == "count":
-            left_out = len(known.others) if as_labelled else 0
+            left_out = len(known.others) if options.known else 0
             threshold = ranking.threshold_for_count(int(target.value) + left_out)
         else:
             assert expected is not None
-            threshold = choose_threshold(expected.curve, target).threshold
+            # What chosen labels expect is a guess to start a check from: it may be far off either way.
+            guess = source == "labels" and target.kind != "f1" and options.check_labels > 0
+            threshold = choose_threshold(expected.curve, target, or_best=guess).threshold
             threshold = float(np.floor(threshold * 10**DECIMALS) / 10**DECIMALS)
     if expected is None:
         return None, OperatingPoint(threshold, float("nan"), float("nan"))
+    return expected, _point(expected, threshold, options.known)
+
+
+def _point(expected: ExpectedCurve, threshold: float, as_labelled: bool) -> OperatingPoint:
+    """What is expected at a threshold, of the list as it is written or by score alone."""
     curve = expected.listed if as_labelled and expected.listed is not None else expected.curve
-    return expected, point_through(curve, threshold)
+    return point_through(curve, threshold)
 
 
-def _remaining(campaign: Campaign, round: int, ranking: Ranking, known: Known) -> Estimate | None:
-    """Matches among all unlabelled pairs; not where an index is to spare a look at all of them, nor where
-    the re-ranker chose hard cases at any cosine, whose batches say nothing of the other pairs there."""
-    from pairsieve.advice import SavedSelection
-
-    if ranking.recall is not None or campaign.settings.strategy == "reranker-uncertainty":
+def _asked(campaign: Campaign, ranking: Ranking) -> AskedPairs | None:
+    """Every pair asked of the ranked split, with its draw; None where an index lists only some pairs, or for
+    texts that are no split of the task."""
+    if ranking.listed is not None or campaign.task.splits.get(ranking.split.name) is not ranking.split:
         return None
-    scored, base = ranking.scored, ranking.scored.base
-    alone = ScoredSpace(scored.scorer.bi_encoder(), scored.corrected, base, base, np.empty(0, np.int64))
-    selections = [SavedSelection.load(campaign.selection(at)) for at in range(1, round + 1)]
-    labels = campaign.labels(round)
-    return matches_left(selections, labels.ids, labels.values, Ranking(ranking.split, alone), known)
+    return asked_pairs(split_ledger(campaign, ranking.split.name).ledger, ranking.scored.scan)
+
+
+def _check(
+    campaign: Campaign,
+    round: int,
+    ranking: Ranking,
+    expected: ExpectedCurve,
+    point: OperatingPoint,
+    target: Target,
+    options: ListOptions,
+) -> Check | None:
+    """Labels asked to show that the list is what was wanted; None where nobody could answer."""
+    split = ranking.split
+    if ranking.listed is not None or campaign.task.splits.get(split.name) is not split:
+        return None
+    ledger = split_ledger(campaign, split.name).ledger
+    checker = Checker(ranking, ledger, split, round, campaign.settings.seed)
+    if target.kind == "recall":
+        return checker.recall(point.threshold, target.value, options.check_labels, options.confidence)
+    given = ledger.labels("train"), ledger.labels("audit")
+    ids, first = np.unique(np.concatenate([pairs for pairs, _ in given]), return_index=True)
+    known = Known(ids, np.concatenate([labels for _, labels in given])[first])
+    curve = expected.curve if expected.unlabelled is None else expected.unlabelled
+    return checker.precision(known, curve, target.value, options.check_labels, options.confidence)
+
+
+def _probability(ranking: Ranking, expected: ExpectedCurve | None) -> Callable[[Scores], Any] | None:
+    """What makes probabilities of scores; None where too few labels were drawn to call them that."""
+    if expected is None or expected.calibration is None or not expected.calibration.calibrated:
+        return None
+    curve = expected.calibration
+    return lambda scores: curve.probabilities(ranking.log_odds(scores))
+
+
+def _drawn_figures(
+    campaign: Campaign, ranking: Ranking, expected: ExpectedCurve | None, point: OperatingPoint
+) -> dict[str, Any]:
+    """Precision by score and of the pairs nobody labelled, from labels drawn with known chances, if enough
+    are.
+    """
+    if expected is None or expected.calibration is None or not expected.calibration.calibrated:
+        return {}
+    asked = _asked(campaign, ranking)
+    if asked is None or not ranking.count_reaching(point.threshold):
+        return {}
+    found = estimate_from_draws(ranking, asked, point.threshold, campaign.settings.seed)
+    new = found.precision_of_new
+    return {"drawn": {"labels": found.labels, "precision_of_new": new.as_json() if new else None}}
 
 
 def _threshold_figures(
-    target: Target, expected: ExpectedCurve | None, point: OperatingPoint, listed: bool
+    target: Target, expected: ExpectedCurve | None, point: OperatingPoint
 ) -> dict[str, Any]:
-    """The threshold and what is expected of it, with intervals, and how far to trust them."""
+    """The threshold, what is expected there, and intervals where something was measured."""
     figures: dict[str, Any] = {"target": str(target), "from": expected.source if expected else None}
     figures |= {"basis": expected.basis if expected else "nothing", **point.as_json()}
+    figures["measured"] = bool(expected is not None and expected.interval and np.isfinite(point.precision))
     if expected is not None and expected.interval is not None and np.isfinite(point.precision):
-        precision, recall = expected.interval(point, listed)
-        figures |= {"precision": precision.as_json(), "recall": recall.as_json()}
+        precision, recall = expected.interval(point)
+        figures |= {"precision": precision.as_json()}
+        if recall is not None:
+            figures |= {"recall": recall.as_json()}
     if expected is not None and expected.trust:
         figures["trust"] = expected.trust
     return figures
@@ -333,9 +420,13 @@ def _assigned(
     yield ScoredPairs(ids[chosen], scores[chosen])
 
 
-def _against_truth(ranking: Ranking, point: OperatingPoint, rows: int, found: int) -> dict[str, Any]:
-    """Exact figures against the truth: of the list as written, and of the ranking alone."""
+def _against_truth(
+    ranking: Ranking, point: OperatingPoint, rows: int, found: int, known: Known
+) -> dict[str, Any]:
+    """Exact figures against the truth: of the list, of its pairs nobody labelled, of the ranking."""
     positives = len(ranking.split.positives)
+    new = rows - len(known.matches)
+    right = found - int(is_member(known.matches, ranking.split.positives).sum())
     listed = OperatingPoint(point.threshold, found / rows if rows else np.nan, found / positives)
     curve = ranking.curve()
     reached = int((ranking.scores(ranking.split.positives) >= np.float32(point.threshold)).sum())
@@ -344,6 +435,7 @@ def _against_truth(ranking: Ranking, point: OperatingPoint, rows: int, found: in
     return {
         "positives": positives,
         "list": listed.as_json(),
+        "new": {"pairs": new, **({"precision": right / new} if new > 0 else {})},
         "scores_alone": alone.as_json(),
         "average_precision": ranking.average_precision(),
         "best_f1": curve.best_f1().as_json(),

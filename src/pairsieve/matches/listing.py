@@ -123,11 +123,12 @@ def write_list(
     out: Path,
     bands: Iterator[ScoredPairs],
     split: Split,
-    probability: Callable[[Scores], NDArray[np.float64]],
+    probability: Callable[[Scores], NDArray[np.float64]] | None,
     known: Known,
     texts: bool,
 ) -> tuple[int, int, int]:
-    """Write rows: left, right (keys), texts on request, score, probability, and label where it was given.
+    """Write rows: left, right (keys), texts on request, score, probability (empty where `probability` is
+    None: nothing calibrates the score), and label where it was given.
 
     Returns (rows, true matches among them, 0 without truth, labelled ones). Whole or not at all.
     """
@@ -150,7 +151,9 @@ def write_list(
                     columns["right_text"] = [split.right.texts[row] for row in right]
                 columns["score"] = [None if np.isneginf(score) else score for score in scores.tolist()]
                 labelled = is_member(ids, known.matches)
-                columns["probability"] = np.where(labelled, 1.0, probability(scores)).tolist()
+                unknown = np.full(len(ids), np.nan) if probability is None else probability(scores)
+                given = np.where(labelled, 1.0, unknown).tolist()
+                columns["probability"] = [None if np.isnan(each) else each for each in given]
                 columns["label"] = [1 if sure else None for sure in labelled.tolist()]
                 write(columns)
                 rows += len(ids)

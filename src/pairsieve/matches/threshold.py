@@ -76,11 +76,12 @@ class OperatingPoint:
         return {"threshold": self.threshold, **known}
 
 
-def choose_threshold(curve: Curve, target: Target) -> OperatingPoint:
+def choose_threshold(curve: Curve, target: Target, or_best: bool = False) -> OperatingPoint:
     """The point that meets a target for F1, precision or recall; an error names the best that can be had.
 
     For a precision it is the point with the highest recall among those that are precise enough; for a recall
-    the highest threshold that reaches it; ties go to the higher threshold.
+    the highest threshold that reaches it; ties go to the higher threshold. or_best: the best that can be had
+    in place of an error.
     """
     if len(curve.thresholds) == 0:
         why = "nothing is known of the pairs at any score"
@@ -97,6 +98,8 @@ def choose_threshold(curve: Curve, target: Target) -> OperatingPoint:
     if len(good):
         return point_at(curve, int(good[np.argmax(others[good])] if precise else good[0]))
     at = int(np.argmax(values))
+    if or_best:
+        return point_at(curve, at)
     best, other = ("best", "recall") if precise else ("highest", "precision")
     point = f"at {other} {others[at]:.4f} (threshold {curve.thresholds[at]:.4f})"
     why = f"the {best} is {values[at]:.4f}, {point}"

@@ -174,7 +174,9 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
     if split is None:
         bought = {count.round: sum(c.labelled for c in counts if c.round <= count.round) for count in counts}
         points = [
-            Point(a["round"], bought[a["round"]], Estimate(**a["average_precision"]), True) for a in audits
+            Point(a["round"], bought[a["round"]], Estimate(**a["average_precision"]), True)
+            for a in audits
+            if a["average_precision"] is not None
         ]
     return Facts(
         name=campaign.folder.resolve().name,

@@ -93,6 +93,9 @@ def _tiles(facts: Facts) -> str:
         last = facts.audits[-1]
         for name in ("average_precision", "precision", "recall"):
             held, words = last[name], name.replace("_", " ").capitalize()
+            if held is None:
+                tiles.append((words, "–", "not known: no match was seen"))
+                continue
             basis = f"{digits(held['low'])} to {digits(held['high'])}, by {last['labels']:,} audit labels"
             if held["low"] == held["high"]:  # of precision, where everything above the line was asked
                 basis = "exact: every such pair is labelled"
@@ -163,10 +166,12 @@ def _audits(facts: Facts) -> str:
         about = (str(audit["round"]), f"{audit['labels']:,}", f"{audit['threshold']:.4f}")
         estimates = [_interval(audit[name]) for name in ("precision", "recall", "average_precision")]
         rows.append((*about, *estimates, _interval(audit["positives"], "{:,.0f}".format)))
-    columns = ("Round", "Labels", "From score", "Precision", "Recall", "Average precision", "Matches in all")
+    columns = ("Round", "Labels", "From score", "Precision", "Recall", "Average precision", "Matches")
     words = (
-        f"Measured over all pairs of {_text(facts.pool.name)} by labels drawn with known chances, never used "
-        f"for training. Intervals: {_text(facts.audits[-1]['precision']['method'])}."
+        f"Measured on {_text(facts.pool.name)} by labels drawn with known chances, never used for training. "
+        f"Recall, average precision and matches are of the {facts.audits[-1]['reach_pairs']:,} best-scored "
+        "pairs; further down so many labels cannot tell. "
+        f"Intervals: {_text(facts.audits[-1]['precision']['method'])}."
     )
     return f"<section><h2>Audits</h2><p>{words}</p>{_table(columns, rows)}</section>"
 
@@ -285,5 +290,7 @@ def _share(count: int, whole: int) -> str:
     return f"{100 * count / whole:.1f}\u00a0% of the labels" if whole else "no label yet"
 
 
-def _interval(held: dict[str, Any], shown: Callable[[float], str] = digits) -> str:
+def _interval(held: dict[str, Any] | None, shown: Callable[[float], str] = digits) -> str:
+    if held is None:
+        return "not known"
     return f"{shown(held['value'])} ({shown(held['low'])} to {shown(held['high'])})"

@@ -1,0 +1,238 @@
+"""Whether lists have the precision or recall that was asked for, on campaigns whose truth is known.
+
+    python -m experiments.bench.promises --campaign DIR [DIR ...] [--repeats 20] [--out FILE.json] python -m
+    experiments.bench.promises --task TASK [TASK ...] --labels 200 400 1000 --seeds 0 1 --work FOLDER
+
+The first takes finished campaigns; the second makes its own by the defaults of `pairsieve init --labels`.
+Each repeat checks a list as `pairsieve match` does, with other random pairs, answered by the truth; nothing
+is written to the campaigns. Printed for precisions and recalls asked at 95 % confidence with at most
+`--check-labels`:
+
+    shown     share of repeats in which a list was shown to be good enough
+    kept      of those, how many have what was promised: precision on the pairs nobody labelled; recall of all
+              matches ("within": of those within reach, which is what is promised)
+    found     median recall (for a recall asked: precision) over that of the best threshold with the truth
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pairsieve import create_campaign
+from pairsieve.audit.draws import AskedPairs, cut_ranking, draw_pairs
+from pairsieve.audit.estimate import recall_limits
+from pairsieve.audit.guarantee import candidate_lists, check_precision, permanent_order
+from pairsieve.audit.run import asked_pairs, plan
+from pairsieve.campaign import Campaign
+from pairsieve.matches.calibration import ExpectedCurve, from_labels
+from pairsieve.matches.find import labelled_pairs
+from pairsieve.matches.listing import Known
+from pairsieve.matches.ranking import Ranking, rank
+from pairsieve.matches.threshold import Target, choose_threshold
+from pairsieve.pairs import is_member
+
+PRECISIONS, RECALLS = (0.8, 0.9, 0.95), (0.8, 0.9, 0.95)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A campaign's ranking, what is known of it, and the truth by score."""
+
+    name: str
+    ranking: Ranking
+    known: Known
+    asked: AskedPairs
+    expected: ExpectedCurve
+
+    @staticmethod
+    def of(campaign: Campaign) -> Case:
+        round, split = campaign.trained_round(), campaign.split
+        ranking = rank(campaign.score(split, round), split, "exact", np.random.default_rng(0))
+        known = labelled_pairs(campaign, split)
+        asked = asked_pairs(campaign.ledger, ranking.scored.scan)
+        expected = from_labels(ranking, campaign.out_of_fold(round), known, asked)
+        return Case(f"{campaign.task.name} {len(known.ids)}", ranking, known, asked, expected)
+
+
+def precision_once(case: Case, wanted: float, labels: int, seed: int) -> dict[str, float]:
+    """One check of a precision, on pairs nobody labelled."""
+    curve = case.expected.unlabelled
+    assert curve is not None
+    found = curve.true_positives + curve.false_positives
+    few = found <= 2_000_000
+    places = candidate_lists(found[few], curve.precision[few], wanted, labels)
+    ids, scores = unlabelled(case, float(curve.thresholds[places[-1]]) if len(places) else 2.0)
+    order = permanent_order(ids, seed)
+    first = np.argsort(order)
+    ids, scores, order = ids[first], scores[first], order[first]
+    match = is_member(ids, case.ranking.split.positives)
+    sizes = np.array([int((scores >= curve.thresholds[place]).sum()) for place in places], np.int64)
+    keep = np.unique(sizes, return_index=True)[1] if len(sizes) else np.empty(0, np.int64)
+    keep = keep[sizes[keep] > 0]
+    asked: set[int] = set()
+
+    def draw(threshold: float, count: int) -> Any:
+        here = np.flatnonzero(scores >= np.float32(threshold))[:count]
+        return ids[here], order[here], scores[here]
+
+    def ask(pairs: Any) -> Any:
+        asked.update(pairs.tolist())
+        return is_member(pairs, case.ranking.split.positives).astype(np.int8)
+
+    thresholds = curve.thresholds[places][keep]
+    result = check_precision(
+        [float(each) for each in thresholds],
+        sizes[keep].tolist(),
+        curve.precision[places][keep].tolist(),
+        draw,
+        ask,
+        wanted,
+        labels,
+    )
+    best = best_recall(case, wanted)
+    if not result.certified:
+        return {"shown": 0.0, "kept": np.nan, "found": np.nan, "labels": result.labels, "best": best}
+    at = thresholds[result.certified - 1]
+    left = (scores >= at) & ~np.isin(ids, list(asked))
+    kept = float(match[left].mean() >= wanted) if left.any() else 1.0
+    return {
+        "shown": 1.0,
+        "kept": kept,
+        "found": float((match & (scores >= at)).sum()) / best if best else 1.0,
+        "labels": result.labels,
+        "best": best,
+    }
+
+
+def unlabelled(case: Case, threshold: float) -> tuple[Any, Any]:
+    pieces: list[tuple[Any, Any]] = []
+    case.ranking.collect(threshold, 1e30, lambda ids, scores: pieces.append((ids, scores)))
+    ids = np.concatenate([np.empty(0, np.int64), *(piece[0] for piece in pieces)])
+    scores = np.concatenate([np.empty(0, np.float32), *(piece[1] for piece in pieces)])
+    free = ~is_member(ids, case.known.ids)
+    order = np.argsort(ids[free])
+    return ids[free][order], scores[free][order]
+
+
+def best_recall(case: Case, wanted: float) -> float:
+    """Matches among the pairs nobody labelled above the best threshold with that precision there."""
+    positives = case.ranking.split.positives
+    new = positives[~is_member(positives, case.known.ids)]
+    own = np.sort(case.ranking.scores(new))[::-1]
+    if not len(own):
+        return 0.0
+    every = case.ranking.scored.scan.count_reaching(np.unique(own))
+    at = dict(zip(np.unique(own).tolist(), every.tolist()))
+    labelled = np.sort(case.ranking.scores(case.known.ids))
+    pairs = np.array([at[float(s)] for s in own]) - (len(labelled) - np.searchsorted(labelled, own, "left"))
+    found = np.searchsorted(-own, -own, side="right")
+    good = np.flatnonzero(found / np.maximum(pairs, 1) >= wanted)
+    return float(found[good[-1]]) if len(good) else 0.0
+
+
+def recall_once(case: Case, wanted: float, labels: int, seed: int) -> dict[str, float]:
+    """One check of a recall."""
+    scan, positives = case.ranking.scored.scan, case.ranking.split.positives
+    guess = choose_threshold(case.expected.curve, Target("recall", wanted), or_best=True).threshold
+    rng = np.random.default_rng(seed)
+    strata, expected = plan(scan, case.asked, labels, guess, case.ranking.scorer.probabilities)
+    drawn = draw_pairs(scan, strata, expected, case.asked, case.known.ids, rng)
+    match = is_member(drawn.ids, positives)
+    number = int(case.asked.audit.max(initial=0)) + 1
+    asked = case.asked.then(drawn.scores, match, number, drawn.inclusion_probability)
+    total = int((asked.audit > 0).sum())
+    strata, reach = cut_ranking(scan, [guess], total)
+    limits = recall_limits(strata, asked, reach, rng)
+    at = None
+    for place in np.flatnonzero(np.isfinite(limits))[::-1]:
+        if limits[place] < wanted:
+            break
+        at = float(strata.edges[place])
+    scores = case.ranking.scores(positives)
+    if at is None:
+        return {"shown": 0.0, "kept": np.nan, "within": np.nan, "found": np.nan, "labels": len(drawn.ids)}
+    sure = np.union1d(case.known.matches, drawn.ids[match])
+    listed = (scores >= np.float32(at)) | is_member(positives, sure)
+    inside = scores >= np.float32(reach)
+    own = np.sort(scores)[::-1]
+    best = float(own[min(int(np.ceil(wanted * len(own))), len(own)) - 1])
+    mine, least = (scan.count_reaching(np.array([each], np.float32))[0] for each in (at, best))
+    return {
+        "shown": 1.0,
+        "kept": float(listed.mean() >= wanted),
+        "within": float(listed[inside].mean() >= wanted),
+        "found": float(min(((scores >= at).sum() / max(mine, 1)) / (wanted * len(own) / max(least, 1)), 1.0)),
+        "labels": len(drawn.ids),
+    }
+
+
+def cases(asked: argparse.Namespace) -> Iterator[Case]:
+    for folder in asked.campaign:
+        yield Case.of(Campaign(folder))
+    for task in asked.task:
+        for labels in asked.labels:
+            for seed in asked.seeds:
+                folder = asked.work / f"{task.name}-{labels}-{seed}"
+                if not (folder / "campaign.toml").exists():
+                    create_campaign(folder, task, labels=labels, seed=seed)
+                campaign = Campaign(folder)
+                campaign.run()
+                yield Case.of(campaign)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--campaign", type=Path, nargs="*", default=[])
+    parser.add_argument("--task", type=Path, nargs="*", default=[])
+    parser.add_argument("--labels", type=int, nargs="*", default=[200, 400, 1000])
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0])
+    parser.add_argument("--work", type=Path, default=Path("promises"))
+    parser.add_argument("--check-labels", type=int, default=100)
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--out", type=Path, default=None)
+    asked = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    print(f"{'campaign':28}{'asked':>16}{'shown':>8}{'kept':>8}{'within':>8}{'found':>8}{'labels':>8}")
+    for case in cases(asked):
+        for kind, values, once in (
+            ("precision", PRECISIONS, precision_once),
+            ("recall", RECALLS, recall_once),
+        ):
+            for wanted in values:
+                made = [once(case, wanted, asked.check_labels, seed) for seed in range(asked.repeats)]
+                mean = {name: [row[name] for row in made if name in row] for name in made[0]}
+                row = {
+                    "campaign": case.name,
+                    "asked": f"{kind} {wanted:g}",
+                    **{name: _mean(mean.get(name, [])) for name in ("shown", "kept", "within", "labels")},
+                    "found": _median(mean["found"]),
+                }
+                rows.append(row)
+                cells = "".join(
+                    f"{row[name]:8.3f}" if row[name] is not None else f"{'-':>8}"
+                    for name in ("shown", "kept", "within", "found", "labels")
+                )
+                print(f"{row['campaign']:28}{row['asked']:>16}{cells}", flush=True)
+    if asked.out:
+        asked.out.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def _mean(values: list[float]) -> float | None:
+    known = [value for value in values if not np.isnan(value)]
+    return float(np.mean(known)) if known else None
+
+
+def _median(values: list[float]) -> float | None:
+    known = [0.0 if np.isnan(value) else value for value in values]
+    return float(np.median(known)) if known else None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""Calibration: the probability of a match from a scorer's log-odds, by labels drawn with known chances.
+
+The labels that a strategy chose say how steeply matches thin out near the boundary, but at equal score pairs
+that were asked are not like pairs that were not: their curve may be too high by any factor. Labels drawn with
+known chances correct it. Their chance depends on the score alone, so that given the score they are as any
+other pair, and need no weights. The curve has three parameters:
+
+    logit p = height + above · max(z - z0, 0) + below · min(z - z0, 0)
+
+z: the scorer's log-odds; z0: where the chosen labels put a probability of one half. The chosen labels give
+the prior: height around 0 (Student's t, for it may be far off), both slopes around theirs (log-normal). Below
+z0 the prior slope is at least one at which each doubling of the rank brings fewer matches than the one
+before: a scorer that ranks does that. An answer may be wrong, or a match where nobody would look for it:
+every probability is mixed with a little of one half, so that such an answer does not bend the curve.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pairsieve.audit.draws import Floats
+from pairsieve.measure.curve import Curve
+from pairsieve.models.head import fit_head
+from pairsieve.numeric import sigmoid
+
+FEWEST = 20  # drawn labels from which a stated probability is called one
+HEIGHT_SCALE, HEIGHT_FREEDOM = 1.0, 2.0  # of Student's t over the height
+SLOPE_SPREAD = 1.0  # standard deviation of the logarithm of each slope
+THINNING = 1.5  # prior: the match rate falls like rank^-1.5 below the boundary
+OUTLIER = 0.02  # share of answers that say nothing
+STEEPEST = 30.0  # of a prior slope
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A monotone curve from a scorer's log-odds to calibrated ones."""
+
+    centre: float  # z0
+    height: float  # calibrated log-odds there
+    above: float  # slope above the centre
+    below: float  # and below it
+    drawn: int  # labels drawn with known chances behind it
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether enough labels were drawn to call its values probabilities; else they are scores."""
+        return self.drawn >= FEWEST
+
+    def log_odds(self, log_odds: ArrayLike) -> Floats:
+        away = np.asarray(log_odds, np.float64) - self.centre
+        values: Floats = self.height + np.where(away > 0, self.above, self.below) * away
+        return values
+
+    def probabilities(self, log_odds: ArrayLike) -> Floats:
+        return sigmoid(self.log_odds(log_odds))
+
+    def inverse(self, log_odds: float) -> float:
+        """The scorer's log-odds at which the calibrated ones are these."""
+        away = log_odds - self.height
+        return self.centre + away / (self.above if away > 0 else self.below)
+
+
+def calibrate(
+    chosen: tuple[ArrayLike, ArrayLike],
+    drawn: tuple[ArrayLike, ArrayLike],
+    population: tuple[ArrayLike, ArrayLike] | None = None,
+) -> Calibration:
+    """The curve at the mode of its posterior.
+
+    chosen: out-of-fold log-odds (n,) and labels (n,) of pairs that a strategy chose; may be empty or of one
+    class. drawn: log-odds by the scorer itself and labels of pairs drawn with known chances, on which it was
+    not trained. population: descending log-odds (g,) and how many unlabelled pairs lie at each.
+    """
+    from scipy.optimize import minimize
+
+    z, labels = np.asarray(chosen[0], np.float64), np.asarray(chosen[1], bool)
+    slope, centre = 1.0, 0.0
+    if labels.any() and not labels.all():
+        weight, bias = fit_head(z, labels)
+        slope = float(np.clip(weight, 0.05, STEEPEST))
+        centre = float(np.clip(-bias / max(weight, 1e-6), z.min(), z.max()))
+    thinning = slope if population is None else max(slope, THINNING * _rank_slope(population, centre))
+    prior = np.log([slope, min(thinning, STEEPEST)])
+    away = np.asarray(drawn[0], np.float64) - centre
+    y = np.asarray(drawn[1], np.float64)
+    high, low = np.maximum(away, 0.0), np.minimum(away, 0.0)
+
+    def loss(parameters: Floats) -> float:
+        height, above, below = parameters
+        logit = height + np.exp(above) * high + np.exp(below) * low
+        p = (1.0 - OUTLIER) * sigmoid(logit) + OUTLIER / 2.0
+        fit = -np.sum(y * np.log(p) + (1.0 - y) * np.log1p(-p))
+        t = (height / HEIGHT_SCALE) ** 2 / HEIGHT_FREEDOM
+        slopes = np.sum((parameters[1:] - prior) ** 2) / (2.0 * SLOPE_SPREAD**2)
+        return float(fit + (HEIGHT_FREEDOM + 1.0) / 2.0 * np.log1p(t) + slopes)
+
+    starts = [np.array([height, *prior]) for height in (0.0, -4.0)]
+    best = min((minimize(loss, start, method="Nelder-Mead") for start in starts), key=lambda found: found.fun)
+    height, above, below = best.x if len(y) else starts[0]
+    return Calibration(centre, float(height), float(np.exp(above)), float(np.exp(below)), len(y))
+
+
+def _rank_slope(population: tuple[ArrayLike, ArrayLike], centre: float) -> float:
+    """Steps of log rank per unit of log-odds, from the centre down to the last tenth of the pairs."""
+    z, counts = np.asarray(population[0], np.float64), np.asarray(population[1], np.float64)
+    rank = np.cumsum(counts)
+    first = int(np.searchsorted(-z, -centre))
+    last = int(np.searchsorted(rank, 0.1 * rank[-1])) if len(rank) else 0
+    if last <= first or last >= len(z) or rank[min(first, len(z) - 1)] < 1:
+        return 0.0
+    return float(np.log(rank[last] / rank[first]) / max(z[first] - z[last], 1e-9))
+
+
+def expected_curve(
+    thresholds: ArrayLike,
+    unlabelled: ArrayLike,
+    probability: ArrayLike,
+    matches: ArrayLike,
+    others: ArrayLike,
+) -> Curve:
+    """Expected matches and others at or above each of descending thresholds: (k,) each.
+
+    unlabelled: pairs from each threshold up to the one before, with their mean probability; matches, others:
+    labelled ones there. Pairs are counted once; `positives` are the expected matches down to the last.
+    """
+    free, p = np.asarray(unlabelled, np.float64), np.asarray(probability, np.float64)
+    true = np.cumsum(free * p + np.asarray(matches, np.float64))
+    false = np.cumsum(free * (1.0 - p) + np.asarray(others, np.float64))
+    found = true + false > 0
+    positives = max(float(true[-1]) if len(true) else 0.0, 1e-12)
+    return Curve(np.asarray(thresholds, np.float32)[found], true[found], false[found], positives)
+
+
+def reliability(
+    probability: Floats, labels: Floats, weight: Floats, bins: int = 10
+) -> list[dict[str, float]]:
+    """Stated and observed rates by bin of stated probability, from labels with weights 1 / chance."""
+    rows = []
+    ends = np.linspace(0.0, 1.0, bins + 1)
+    place = np.clip(np.searchsorted(ends, probability, side="right") - 1, 0, len(ends) - 2)
+    for k in range(len(ends) - 1):
+        here = place == k
+        if here.any():
+            total = float(weight[here].sum())
+            rows.append(
+                {
+                    "from": float(ends[k]),
+                    "to": float(ends[k + 1]),
+                    "labels": int(here.sum()),
+                    "stated": float((weight * probability)[here].sum() / total),
+                    "observed": float((weight * labels)[here].sum() / total),
+                }
+            )
+    return rows

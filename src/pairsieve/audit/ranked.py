@@ -1,0 +1,101 @@
+"""Average precision of a ranking of which the matches of each stratum are known or assumed.
+
+Labelled matches stand at their own ranks; matches that nobody labelled are spread inside their strata.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pairsieve.audit.draws import AskedPairs, Counts, Floats, Strata
+from pairsieve.pairs import Mask
+
+PIECES = 8  # of a stratum
+MOST_FALL = 16.0  # steepest fall of the logit inside a stratum, per unit of log rank
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The ranking as pieces of strata with labelled matches between them, for average precision.
+
+    Piece g holds `width` pairs of stratum `owner` after `before` pairs; the labelled matches `points` stand
+    at its end. Matches that nobody labelled are spread over the pieces of their stratum.
+    """
+
+    before: Floats  # (g,)
+    width: Floats
+    owner: Counts
+    points: Floats
+    labelled: Floats  # (k,) labelled matches of each stratum
+    totals: Floats  # (k,)
+
+    @staticmethod
+    def of(strata: Strata, totals: Floats, asked: AskedPairs, ranks: Floats | None, placed: bool) -> Layout:
+        """placed: labelled matches stand where they are; else all are spread, for answers may be wrong."""
+        ends = np.cumsum(strata.totals).astype(np.float64)
+        starts = ends - strata.totals
+        found = asked.labels == 1
+        stratum = strata.of(asked.scores[found])
+        at = strata.middle_rank[stratum] if ranks is None else np.asarray(ranks, np.float64)[found]
+        at = np.clip(np.ceil(at), starts[stratum] + 1.0, ends[stratum]) if placed else np.empty(0)
+        share = np.arange(1, PIECES + 1) / PIECES
+        inner = np.maximum(starts, 1.0)[:, None] * (ends / np.maximum(starts, 1.0))[:, None] ** share
+        cuts = np.unique(np.concatenate([np.ceil(np.minimum(inner, ends[:, None])).ravel(), ends, at]))
+        cuts = cuts[cuts > 0]
+        before = np.concatenate([[0.0], cuts[:-1]])
+        points = np.bincount(np.searchsorted(cuts, at), minlength=len(cuts)).astype(np.float64)
+        owner = np.searchsorted(ends, cuts, side="left")
+        labelled = np.bincount(owner, points, len(strata)).astype(np.float64)
+        return Layout(before, cuts - before, owner, points, labelled, totals)
+
+    def average_precision(self, matches: Floats, where: Mask, fall: float = 1.0) -> Floats:
+        """(r, k) matches by stratum -> (r,) AP of the strata `where`, the best-ranked ones; nan without a
+        match.
+
+        Inside a stratum the rate falls `fall` times as fast as around it: its logit in a straight line over
+        log rank. Over a piece of N pairs with M spread matches, after a matches among c pairs, precision is
+        (a + M·u) / (c + N·u) for u from 0 to 1; at a labelled match it is what it is.
+        """
+        pieces = where[self.owner]
+        hidden = np.maximum(matches - self.labelled, 0.0)[:, self.owner[pieces]]
+        hidden = hidden * self._spread(matches, fall)[:, pieces]
+        before, width = self.before[pieces] + 0.5, self.width[pieces]
+        points = self.points[pieces]
+        after = np.cumsum(hidden, axis=1) + np.cumsum(points)
+        ahead = after - hidden - points
+        start = ahead + np.minimum(hidden, 0.5)
+        slope = np.minimum(hidden / width, 1.0)
+        mean = slope + (start - slope * before) / width * np.log1p(width / before)
+        total = (hidden * np.clip(mean, 0.0, 1.0)).sum(axis=1)
+        total = total + (points * np.minimum(after / (self.before[pieces] + width), 1.0)).sum(axis=1)
+        every = hidden.sum(axis=1) + points.sum()
+        ap: Floats = np.divide(total, every, out=np.full(len(matches), np.nan), where=every > 0)
+        return ap
+
+    def grows(self, matches: Floats, where: Mask) -> Mask:
+        """(k,) whether one match more in a stratum raises AP."""
+        more = np.maximum(1.0, 0.02 * matches.sum())
+        rows = matches + more * np.eye(len(matches))
+        now = self.average_precision(matches[None], where)[0]
+        return np.asarray(self.average_precision(rows, where) >= now)
+
+    def _spread(self, matches: Floats, fall: float) -> Floats:
+        """(1 or r, g) share of its stratum's unlabelled matches in each piece."""
+        share = self.width / np.bincount(self.owner, self.width, len(self.totals))[self.owner]
+        if fall == 0.0 or len(self.totals) < 3:
+            return share[None]
+        mean = matches.mean(axis=0)
+        ends = np.cumsum(self.totals)
+        middle = np.log(np.maximum(ends - self.totals / 2.0, 0.5))
+        logit = np.log(mean + 0.25) - np.log(np.maximum(self.totals - mean, 0.0) + 0.25)
+        falls = np.zeros(len(mean))
+        falls[1:-1] = -(logit[2:] - logit[:-2]) / np.maximum(middle[2:] - middle[:-2], 1e-9)
+        falls[-1], falls[0] = falls[-2], falls[1]
+        falls = np.clip(fall * falls, 0.0, MOST_FALL)
+        at = np.log(np.maximum(self.before + self.width / 2.0, 0.5))
+        away = falls[self.owner] * (at - middle[self.owner])
+        weight = self.width / (1.0 + np.exp(np.clip(away - logit[self.owner], -60.0, 60.0)))
+        spread: Floats = weight / np.maximum(np.bincount(self.owner, weight, len(mean))[self.owner], 1e-300)
+        return spread[None]

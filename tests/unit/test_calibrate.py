@@ -1,0 +1,72 @@
+"""Calibration by drawn labels: monotone, sane with any number of them, right where chosen ones are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import experiments.bench.calibration as bench
+from pairsieve.audit.calibrate import FEWEST, calibrate, expected_curve, reliability
+from pairsieve.numeric import sigmoid
+
+NOTHING = np.empty(0), np.empty(0, bool)
+
+
+def test_without_drawn_labels_the_chosen_ones_speak_and_nothing_is_called_a_probability() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 2, 2000)
+    curve = calibrate((z, rng.random(2000) < sigmoid(1.5 * z + 1)), NOTHING)
+    assert curve.probabilities([0.0]) == pytest.approx([sigmoid(1.0)], abs=0.05)
+    assert not curve.calibrated and curve.drawn == 0
+
+
+def test_drawn_labels_correct_a_curve_that_is_far_too_high() -> None:
+    """Chosen labels say one half at 0; of 60 pairs drawn between 0 and 3 none matches, of 20 above 5 all."""
+    rng = np.random.default_rng(0)
+    chosen = rng.normal(0, 1.5, 300)
+    labels = rng.random(300) < sigmoid(chosen)
+    drawn = np.concatenate([np.linspace(0, 3, 60), np.linspace(5, 7, 20)]), np.arange(80) >= 60
+    curve = calibrate((chosen, labels), drawn)
+    low, high = curve.probabilities([1.0, 6.0])
+    assert low < 0.05 and high > 0.9 and curve.calibrated
+    assert curve.inverse(0.0) == pytest.approx(4.0, abs=1.0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.floats(-30, 30), st.booleans()), max_size=40), st.booleans())
+def test_any_labels_give_a_monotone_curve(drawn: list[tuple[float, bool]], one_class: bool) -> None:
+    z, labels = np.array([z for z, _ in drawn]), np.array([label for _, label in drawn], bool)
+    chosen = (np.array([1.0, 2.0]), np.array([True, one_class]))
+    curve = calibrate(chosen, (z, labels), (np.linspace(10, -10, 50), np.geomspace(1, 1e7, 50)))
+    p = curve.probabilities(np.linspace(-40, 40, 200))
+    assert np.isfinite(p).all() and (np.diff(p) >= 0).all()
+    assert curve.calibrated == (len(z) >= FEWEST)
+
+
+def test_one_answer_where_nobody_would_look_does_not_bend_the_curve() -> None:
+    """A match among pairs with log-odds of -10 (or a wrong answer) beside 99 plain ones."""
+    rng = np.random.default_rng(1)
+    z = rng.uniform(-6, 6, 99)
+    labels = rng.random(99) < sigmoid(2 * z)
+    with_it = calibrate(NOTHING, (np.append(z, -10.0), np.append(labels, True)))
+    assert with_it.probabilities([-4.0]) < 0.05
+
+
+def test_the_list_of_a_far_too_optimistic_scorer_is_cut_where_it_belongs() -> None:
+    """56 million pairs, of which the chosen labels promise far too many: a useless list without draws."""
+    space = next(each for each in bench.SPACES if each.name == "far too optimistic")
+    before = bench.once(space, 0, np.random.default_rng(0))
+    after = [bench.once(space, 100, np.random.default_rng(seed)) for seed in range(3)]
+    assert before["precision"] < 0.1 and before["f1"] < 0.3
+    assert np.median([row["f1"] for row in after]) > 0.85
+
+
+def test_expected_matches_and_reliability() -> None:
+    curve = expected_curve([0.9, 0.5], [10, 100], [0.8, 0.1], [1, 0], [0, 2])
+    assert curve.true_positives == pytest.approx([9, 19])
+    assert curve.false_positives == pytest.approx([2, 94])
+    rows = reliability(np.array([0.95, 0.91, 0.05]), np.array([1.0, 0.0, 0.0]), np.array([1.0, 3.0, 5.0]))
+    assert [row["labels"] for row in rows] == [1, 2] and rows[1]["observed"] == 0.25
+    assert rows[1]["stated"] == pytest.approx((0.95 + 3 * 0.91) / 4)
