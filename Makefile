@@ -22,7 +22,7 @@ test: install          ## every test that needs no GPU
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-fast: install     ## what needs no browser, database server, kill, cluster or real data: a minute or two
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow and not shared'
+	HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow and not shared'
 
 bench: install         ## list the benches, with the command of each
 	$(BIN)/python -m experiments.bench

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from examples import FAST, PROFILE
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test never asks the network; set before any import
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny networks: threads would only wait for each other
 
 # The first example of a property may compile kernels; a busy machine is no failure.
-settings.register_profile("pairsieve", deadline=None)
-settings.load_profile("pairsieve")
+settings.register_profile("full", deadline=None)
+settings.register_profile("fast", deadline=None, max_examples=FAST)
+settings.load_profile(PROFILE)
 
 
 @pytest.hookimpl(trylast=True)
@@ -62,11 +65,14 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory, task: Path, tiny_encoder: Path) -> dict[str, Path]:
-    """A campaign that nobody disturbed, for each learner."""
+    """A campaign that nobody disturbed, for each learner; made when it is first asked for."""
     from pairsieve.campaign import Step
-    from synthetic_task import LEARNERS, begin
+    from synthetic_task import begin
 
-    folder = tmp_path_factory.mktemp("finished")
-    for learner in LEARNERS:
-        assert begin(folder / learner, task, tiny_encoder, learner=learner).run() == Step("finished", 3)
-    return {learner: folder / learner for learner in LEARNERS}
+    class Finished(dict[str, Path]):
+        def __missing__(self, learner: str) -> Path:
+            folder = tmp_path_factory.mktemp("finished") / learner
+            assert begin(folder, task, tiny_encoder, learner=learner).run() == Step("finished", 3)
+            return self.setdefault(learner, folder)
+
+    return Finished()

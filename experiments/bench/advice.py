@@ -116,11 +116,11 @@ def part_of(
     right = rng.permutation(len(split.right))[: len(split.right) // 2]
     right = np.union1d(right, other[np.isin(one, left)])
     space = CrossPairs(len(left), len(right))
-    texts = (
+    both = (
         [split.left.texts[row] for row in left.tolist()],
         [split.right.texts[row] for row in right.tolist()],
     )
-    return Part(space, rows[0][left], rows[1][right], kept(split.positives, space, left, right), texts)
+    return Part(space, rows[0][left], rows[1][right], kept(split.positives, space, left, right), both)
 
 
 def campaign(part: Part, strategy: str, sizes: list[int], seed: int) -> list[dict[str, Any]]:

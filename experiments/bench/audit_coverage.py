@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.bench.advice import rows_of
-from pairsieve.audit.draws import AskedPairs, Strata, pilot_size, plan_in, strata_from_counts
+from pairsieve.audit.draws import AskedPairs, LogOdds, Strata, pilot_size, plan_in, strata_from_counts
 from pairsieve.audit.estimate import AuditResult, estimate_audit
 from pairsieve.campaign import Campaign
 from pairsieve.contracts import Estimate
@@ -54,7 +54,7 @@ class Case:
     positives: Ids
     threshold: float
     known: Ids  # sorted
-    head: tuple[float, float] | None = None
+    log_odds: LogOdds | None = None
 
     @cached_property
     def positive_scores(self) -> Scores:
@@ -116,13 +116,13 @@ def campaign_case(folder: Path, split: str | None, cache: Path | None) -> Case:
     """The latest model of a campaign; what it was trained on is known, on its own split."""
     held = Campaign(folder, cache)
     number = held.latest()
-    matcher, name = held.matcher(number), split or held.settings.split
+    name = split or held.settings.split
     part = held.task.splits[name]
-    scan = held.scan(part.space, *held.embeddings(matcher, part, number))
+    scored = held.score(part, number)
     known = held.ledger.labels()[0] if name == held.settings.split else np.empty(0, np.int64)
-    half = float(np.clip(-matcher.bias / matcher.weight, -1.0, 1.0))
     title = f"{folder.name} {name}, round {number}, {len(known):,} known"
-    return Case(title, scan, np.unique(part.positives), half, known, (matcher.weight, matcher.bias))
+    scorer, positives = scored.scorer, np.unique(part.positives)
+    return Case(title, scored.scan, positives, scorer.even_odds, known, scorer.log_odds)
 
 
 def ready(name: str, space: PairSpace, left: Any, right: Any, positives: Ids, known: int) -> Case:
@@ -166,7 +166,7 @@ def audited(
     """After draws of (labels, evenly or not), each planned with what the ones before found."""
     strata = strata_of(case, sum(count for count, _ in draws))
     for count, evenly in draws:
-        plan = plan_in(strata, count, case.threshold, asked, case.head, evenly)
+        plan = plan_in(strata, count, case.threshold, asked, case.log_odds, evenly)
         asked = labelled(case, strata, asked, plan.labels, rng)
     return asked
 

@@ -22,6 +22,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pairsieve import __version__
+
 PACKAGES = ("torch", "transformers", "sentence-transformers", "numpy", "faiss-cpu", "onnxruntime", "numba")
 
 
@@ -34,7 +36,7 @@ def machine() -> str:
         model = names[0].strip() if names else model
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    versions = [f"Python {platform.python_version()}"]
+    versions = [f"pairsieve {__version__}", f"Python {platform.python_version()}"]
     for package in PACKAGES:
         try:
             versions.append(f"{package} {importlib.metadata.version(package)}")

@@ -59,13 +59,15 @@ def ours(folder: Path, threads: int) -> Callable[[], Any]:
 
     torch.set_num_threads(threads)
     left, right, parts = read(folder)
-    sides = [[" ".join(v for k, v in record.items() if k != "id") for record in t] for t in (left, right)]
+    one_texts, other_texts = (
+        [" ".join(v for k, v in record.items() if k != "id") for record in table] for table in (left, right)
+    )
     learner = learner_named("projection", BUNDLED, "cpu")
 
     def work() -> Any:
-        one, other = (learner.encoder.embed(texts) for texts in sides)
+        one, other = learner.encoder.embed(one_texts), learner.encoder.embed(other_texts)
         ids, labels = parts["train"]
-        matcher = learner.fit(*sides, ids, labels, np.random.default_rng(0), (one, other))
+        matcher = learner.fit(one_texts, other_texts, ids, labels, np.random.default_rng(0), (one, other))
         cosines = matcher.transform(one) @ matcher.transform(other, "right").T
         reach = matcher.weight * cosines + matcher.bias >= 0
         best = reach & (cosines == cosines.max(1, keepdims=True)) & (cosines == cosines.max(0, keepdims=True))

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pairsieve import __version__
 from pairsieve.models import encoder_named
 from pairsieve.models import packed_embedding as packed
 from pairsieve.models.encoder import embed_tokens
@@ -77,7 +78,7 @@ def main() -> None:
             "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
             "size": f"{len(texts):,} texts, {Path(args.encoder).name}",
             "cosine_gap": gap,
-            "machine": torch.cuda.get_device_name(),
+            "machine": f"{torch.cuda.get_device_name()}; pairsieve {__version__}",
         }
         args.json.write_text(json.dumps([row], indent=1))
 

@@ -115,10 +115,9 @@ def study(
             ]
         )
         widths.append(estimated.high - estimated.low)
-    covered = np.mean(hits, axis=0)
-    return Study(
-        np.array(ap), np.array(plain), np.array(fp), *(float(c) for c in covered), float(np.mean(widths))
-    )
+    covered_ap, covered_p20, covered_f1 = np.mean(hits, axis=0).tolist()
+    width = float(np.mean(widths))
+    return Study(np.array(ap), np.array(plain), np.array(fp), covered_ap, covered_p20, covered_f1, width)
 
 
 def standard_errors_off(values: Floats, exact: float) -> float:

@@ -24,13 +24,14 @@ import numpy as np
 import torch
 
 from experiments.bench.synthetic_rows import SyntheticRows, synthetic_rows
+from pairsieve import __version__
 from pairsieve.measure.exact import measure_exactly
 from pairsieve.pairs import AllPairs, CrossPairs
 from pairsieve.scan import unit_rows
 from pairsieve.scan.cuda import CudaScan
 from pairsieve.search import ExactSearch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "helpers"))
 from scan_check import KINDS, check_scan, collected, synthetic_case
 
 # Texts, width, positives, pairs to select: qqp-174k's test split; QQP's training split in the paper's size.
@@ -214,7 +215,7 @@ def claims(result: dict[str, Any]) -> list[dict[str, Any]]:
                     "asked": wanted,
                     "peak_gib": seconds["GPU memory, GiB"],
                     "size": size,
-                    "machine": result["device"],
+                    "machine": f"{result['device']}; pairsieve {__version__}",
                 }
             )
     return rows

@@ -1,8 +1,8 @@
 """Precision and recall that `match` expects of a list, beside what they are.
 
-Takes campaigns whose split has its truth, and prints for the best F1 and for a precision of 0.9, by both
-looks, what was expected (95 % intervals) beside what is true, whether the interval holds it, and how many
-matches nobody had labelled beside their number by the labels' own word (`matches/unseen.py`, `OFF`).
+Takes campaigns whose split has its truth. For the best F1 and for a precision of 0.9, by the campaign's
+scorer and by its bi-encoder alone, it prints what was expected (95 % intervals) beside what is true, and
+whether the interval holds it (`OFF` in `matches/remaining.py` was set by such intervals).
 
     python -m experiments.bench.expected_matches --cache CACHE CAMPAIGN [CAMPAIGN …]
 """
@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pairsieve.matches.finding import Ways, find_matches
-from pairsieve.matches.wish import Wish
-
 from pairsieve.campaign import Campaign
 from pairsieve.errors import InputError
+from pairsieve.matches.find import ListOptions, find_matches
+from pairsieve.matches.threshold import Target
 
 
 def main() -> None:
@@ -29,15 +29,16 @@ def main() -> None:
     parser.add_argument("--cache", type=Path)
     given = parser.parse_args()
     heads = f"{'precision expected':>22} {'true':>6}   {'recall expected':>22} {'true':>6}"
-    print(f"{'campaign':14} {'wish':10} {'look':12} {heads}")
+    print(f"{'campaign':14} {'target':10} {'scorer':12} {heads}")
     held = dict.fromkeys(("precision", "recall"), 0)
     lists = 0
     for folder in given.campaigns:
-        campaign = Campaign(folder, given.cache)
-        for wish in (Wish(), Wish("precision", 0.9)):
-            for again in (True, False):
-                found = _found(campaign, wish, again)
-                if found is None:
+        own, alone = (Campaign(folder, given.cache) for _ in range(2))
+        alone.settings = replace(alone.settings, reranker="off")
+        for target in (Target(), Target("precision", 0.9)):
+            for campaign in (own, alone):
+                found = _found(campaign, target)
+                if found is None or not found["matches"]:
                     continue
                 lists += 1
                 expected, true = found["threshold"], found["truth"]["list"]
@@ -48,22 +49,20 @@ def main() -> None:
                     held[name] += inside
                     interval = f"{value:.3f} [{low:.3f}, {high:.3f}]"
                     cells.append(f"{interval:>22} {true[name]:6.3f}{' ' if inside else '!'}")
-                print(
-                    f"{folder.name:14} {wish.kind:10} {found['look']['used']:12} {'  '.join(cells)}",
-                    flush=True,
-                )
+                scorer = "re-ranker" if found["scorer"]["reranked"] else "bi-encoder"
+                print(f"{folder.name:14} {target.kind:10} {scorer:12} {'  '.join(cells)}", flush=True)
     counts = ", ".join(f"{name} {count}" for name, count in held.items())
     print(f"Of {lists} lists the interval holds the truth: {counts}.")
 
 
-def _found(campaign: Campaign, wish: Wish, again: bool) -> dict[str, Any] | None:
-    """The figures of one list; None where the wish cannot be had."""
+def _found(campaign: Campaign, target: Target) -> dict[str, Any] | None:
+    """The figures of one list; None where the target cannot be reached."""
     with tempfile.TemporaryDirectory() as place:
         try:
-            ways = Ways(source="labels", again=again)
-            return find_matches(campaign, campaign.split, Path(place) / "m.csv", wish, ways)
+            options = ListOptions(source="labels")
+            return find_matches(campaign, campaign.split, Path(place) / "m.csv", target, options)
         except InputError as error:
-            print(f"{campaign.folder.name:14} {wish.kind:10} {error.what}")
+            print(f"{campaign.folder.name:14} {target.kind:10} {error.what}")
             return None
 
 

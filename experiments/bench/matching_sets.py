@@ -2,17 +2,17 @@
 
     python -m experiments.bench.matching_sets [--data FOLDER] [--set abt-buy ...] [--labels 1400]
         [--rounds 10] [--encoder FOLDER] [--left-prefix "query: "] [--right-prefix "query: "] [--learner auto]
-        [--strategy second-look] [--seeds 1] [--cross] [--device auto] [--out FOLDER] [--json FILE]
+        [--strategy reranker-uncertainty] [--seeds 1] [--cross] [--device auto] [--out FOLDER] [--json FILE]
 
 As DIAL (Jain, Sarawagi and Sen, 2021) measures: the pool of questions is the whole product of both tables,
 and F1 is over all its pairs. The threshold is chosen from the labels bought; no truth is looked at before the
 figures are. For each set one campaign is run, and its matches are listed several ways:
 
-    first look    the bi-encoder's cosine over all pairs
-    second look   words and rivals of each text's nearest, where held-out labels say that it ranks better
-    with labels   the second look's list, labelled pairs listed as labelled: what a user gets
-    one to one    the same, at most one partner a text
-    with cross    a second look that reads both texts with a cross-encoder (--cross; wants a GPU)
+    bi-encoder      the bi-encoder's scores of all pairs, whatever the labels say of a pair
+    re-ranker       with the re-ranker, where out-of-fold labels rank better with it
+    with labels     the same, labelled pairs listed as labelled: what a user gets
+    one to one      the same, at most one partner a text
+    cross-encoder   a re-ranker that reads both texts with a cross-encoder (--cross; wants a GPU)
 
 F1 is over all pairs, labelled ones included (they are in the pool); `unasked` is F1 over the pairs nobody was
 asked about, and `best F1` that of the best threshold, which looks at the truth.
@@ -28,13 +28,14 @@ import json
 import statistics
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pairsieve.matches.finding import Ways, find_matches, part_named
 
 from pairsieve.campaign import Campaign, create_campaign
+from pairsieve.matches.find import ListOptions, find_matches, split_named
 from pairsieve.matches.listing import read_list
 from pairsieve.pairs import is_member
 from pairsieve.settings import Schedule
@@ -43,12 +44,13 @@ from pairsieve.tasks import matching_task, save_task
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "matching"
 DIAL = {"abt-buy": 0.923, "amazon-google": 0.821, "dblp-acm": 0.991}  # F1, as its authors report
 GOALS = {"abt-buy": 0.85, "amazon-google": 0.75, "dblp-acm": 0.985}
-WAYS = {
-    "first look": Ways("labels", again=False, known=False),
-    "second look": Ways("labels", again=True, known=False),
-    "with labels": Ways("labels", again=True),
-    "one to one": Ways("labels", again=True, one_to_one=True),
-    "with cross": Ways("labels", again=True, cross=True, known=False),
+CROSS = "cross-encoder"
+WAYS = {  # the setting `reranker`, and how the list is made
+    "bi-encoder": ("off", ListOptions("labels", known=False)),
+    "re-ranker": ("auto", ListOptions("labels", known=False)),
+    "with labels": ("auto", ListOptions("labels")),
+    "one to one": ("auto", ListOptions("labels", one_to_one=True)),
+    CROSS: (CROSS, ListOptions("labels", known=False)),
 }
 
 
@@ -80,24 +82,25 @@ def one_set(args: argparse.Namespace, source: Path, seed: int) -> list[dict[str,
     seconds = time.perf_counter() - began
     bought = campaign.status()["rounds"][-1]
     rows = []
-    for name, ways in WAYS.items():
-        if ways.cross and not args.cross:
+    for name, (reranker, options) in WAYS.items():
+        if name == CROSS and not args.cross:
             continue
         began = time.perf_counter()
-        found = find_matches(
-            campaign, part_named(campaign, "all"), folder / f"{name.replace(' ', '-')}.csv", ways=ways
-        )
+        scored = Campaign(folder, args.cache or args.out / "cache")
+        scored.settings = replace(scored.settings, reranker=reranker)
+        out = folder / f"{name.replace(' ', '-')}.csv"
+        found = find_matches(scored, split_named(scored, "all"), out, options=options)
         truth = found["truth"]
         rows.append(
             {
                 "set": source.name,
                 "seed": seed,
                 "way": name,
-                "look": found["look"]["used"],
+                "reranked": found["scorer"]["reranked"],
                 "labels": bought["labels"],
                 "positives": bought["positives"],
                 "average_precision": truth["average_precision"],
-                **{figure: truth["list"][figure] for figure in ("precision", "recall", "f1")},
+                **{figure: truth["list"].get(figure, 0.0) for figure in ("precision", "recall", "f1")},
                 "unasked_f1": unasked_f1(campaign, Path(found["out"])),
                 "best_f1": truth["best_f1"]["value"],
                 "campaign_seconds": seconds,
@@ -124,17 +127,17 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Means over seeds, a line a set and way."""
     figures_shown = ("AP", "precision", "recall", "F1", "unasked", "best F1", "goal", "DIAL")
     head = ("set", "way", "labels", "positives", *figures_shown)
-    lines = [f"{head[0]:<15}{head[1]:<13}" + "".join(f"{word:>10}" for word in head[2:])]
+    lines = [f"{head[0]:<15}{head[1]:<15}" + "".join(f"{word:>10}" for word in head[2:])]
     for name, way in dict.fromkeys((row["set"], row["way"]) for row in rows):
         matching_rows = [row for row in rows if (row["set"], row["way"]) == (name, way)]
 
         def mean(figure: str, matching_rows: list[dict[str, Any]] = matching_rows) -> float:
-            return statistics.mean(row[figure] for row in matching_rows)
+            return float(statistics.mean(row[figure] for row in matching_rows))
 
         figures = ("average_precision", "precision", "recall", "f1", "unasked_f1", "best_f1")
         known = [f"{known[name]:.3f}" if name in known else "-" for known in (GOALS, DIAL)]
         lines.append(
-            f"{name:<15}{way:<13}{mean('labels'):>10,.0f}{mean('positives'):>10,.0f}"
+            f"{name:<15}{way:<15}{mean('labels'):>10,.0f}{mean('positives'):>10,.0f}"
             + "".join(f"{mean(figure):>10.4f}" for figure in figures)
             + "".join(f"{word:>10}" for word in known)
         )
@@ -154,7 +157,7 @@ def main() -> None:
     parser.add_argument("--right-prefix", default="")
     parser.add_argument("--learner", default="auto")
     parser.add_argument("--learning-rate", type=float, default=None)
-    parser.add_argument("--strategy", default="second-look")
+    parser.add_argument("--strategy", default="reranker-uncertainty")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--cross", action="store_true")
     parser.add_argument("--device", default="auto")

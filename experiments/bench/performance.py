@@ -47,7 +47,8 @@ is typed by hand. `python -m experiments.bench.NAME` runs the bench of that name
 measured ours and the peer (or the ceiling) in the same run. The ratio is the peer's seconds over ours: above
 1 we are faster. Peak memory is that of our process, interpreter, libraries and data included. Where others
 were using the machine, the notes give the load, and the processor seconds of ours and the peer, which others'
-work hardly moves.
+work hardly moves. A heading names the version of pairsieve that was measured; those of 0.1.0 have not been
+measured again since.
 """
 
 GPUS = """## Several GPUs
@@ -117,14 +118,14 @@ def written(results: dict[str, list[dict[str, Any]]]) -> str:
             for line in lines:
                 by_machine[line.get("machine") or ELSEWHERE].append((bench, line))
     parts = [HEAD]
-    for where, lines in sorted(by_machine.items(), key=lambda item: -len(item[1])):
+    for where, found in sorted(by_machine.items(), key=lambda item: -len(item[1])):
         parts.append(f"## On {where}\n")
-        parts.append(claims_table([line for line in lines if line[1]["peer_s"] is not None]))
-        memory = [line for line in lines if line[1]["peer_s"] is None]
+        parts.append(claims_table([line for line in found if line[1]["peer_s"] is not None]))
+        memory = [line for line in found if line[1]["peer_s"] is None]
         if memory:
             parts.append("Memory of the commands, each a process of its own:\n")
             parts.append(memory_table(memory))
-        notes = [(line["claim"], noted(line)) for _, line in lines if line["peer_s"] is not None]
+        notes = [(line["claim"], noted(line)) for _, line in found if line["peer_s"] is not None]
         if any(words for _, words in notes):
             parts.append("Notes:\n")
             parts.append("".join(f"- {claim}: {words}.\n" for claim, words in notes if words))

@@ -51,15 +51,12 @@ def training(texts: int, labels: int, threads: int) -> Callable[[], Any]:
     collection = synthetic_rows(texts, 384, texts)
     ids, answers = labelled(collection, labels, np.random.default_rng(1))
     learner = ProjectionLearner(encoder_named(BUNDLED, device="cpu"))
-    learner.fit_embedded(
-        collection.rows, collection.rows, ids[:600], answers[:600], np.random.default_rng(0)
-    )  # warm
+    rows = collection.rows, collection.rows
+    learner.fit([], [], ids[:600], answers[:600], np.random.default_rng(0), rows)  # warm
 
     def work() -> Any:
-        matcher = learner.fit_embedded(
-            collection.rows, collection.rows, ids, answers, np.random.default_rng(0)
-        )
-        mapped = matcher.project(collection.rows)
+        matcher = learner.fit([], [], ids, answers, np.random.default_rng(0), rows)
+        mapped = matcher.transform(collection.rows)
         return len(ids), float(mapped[0] @ mapped[1])
 
     return work

@@ -5,11 +5,11 @@
         [--out FOLDER]
 
 Each is a strategy of a few lines:
-  uncertainty  nearest one half, as `pairsieve run` has it
-  spread       nearest one half, but no text in more than a few pairs of a batch
-  half-top     half of each batch nearest one half, half those surest to match
-  lower        nearest a probability of one quarter
-  second-look  nearest one half by words and rivals, as `pairsieve run` has it
+  uncertainty           nearest one half, as `pairsieve run` has it
+  spread                nearest one half, but no text in more than a few pairs of a batch
+  half-top              half of each batch nearest one half, half those surest to match
+  lower                 nearest a probability of one quarter
+  reranker-uncertainty  nearest one half by the re-ranker, as `pairsieve run` has it
 
 Prints AP over all pairs of dev after every round, mean and standard error over seeds, and the difference to
 uncertainty with the same seeds. The test split is never read. The runs are those of `python -m experiments`.
@@ -43,7 +43,7 @@ def spread(view: RoundView, budget: int, rng: np.random.Generator) -> Selection:
     near = view.closest(view.boundary, min(4 * budget, view.space.size - len(view.asked)))
     order = near.ids[np.argsort(np.abs(near.scores - view.boundary), kind="stable")]
     most = max(1, math.ceil(2 * budget / min(view.space.shape)))
-    kept, seen = [], {}
+    kept, seen = list[int](), dict[tuple[str, int], int]()
     for id_, *sides in zip(order.tolist(), *(side.tolist() for side in pair_rows(order)), strict=True):
         names = [("left", sides[0]), ("left" if view.space.symmetric else "right", sides[1])]
         if all(seen.get(name, 0) < most for name in names):
@@ -73,7 +73,7 @@ EXPERIMENT = Experiment(
     shows="ours",
     question="Does another query strategy gain on uncertainty sampling?",
     layout="curves",
-    strategies=("uncertainty", *TRIED, "second-look"),
+    strategies=("uncertainty", *TRIED, "reranker-uncertainty"),
     recipes=("best",),
     schedules=(SMALL_SCHEDULE,),
     untrained=False,
@@ -134,13 +134,13 @@ def main() -> None:
         aps = dev_ap(setup, strategy, schedule)
         if strategy == "uncertainty":
             base = aps
-            print(f"{'labels':<12} " + " ".join(f"{labels:>17,}" for labels in base), flush=True)
+            print(f"{'labels':<20} " + " ".join(f"{labels:>17,}" for labels in base), flush=True)
             rows = [list(by_seed.values()) for by_seed in base.values()]
         else:
             rows = [
                 [aps[labels][seed] - by_seed[seed] for seed in by_seed] for labels, by_seed in base.items()
             ]
-        print(f"{strategy:<12} " + " ".join(f"{mean(values):>17}" for values in rows), flush=True)
+        print(f"{strategy:<20} " + " ".join(f"{mean(values):>17}" for values in rows), flush=True)
 
 
 if __name__ == "__main__":

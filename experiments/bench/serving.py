@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.bench.claims import machine
 from pairsieve.models import encoder_named, learner_named
 from pairsieve.scorer import Corrections, Scorer, save_scorer
 from pairsieve.synthetic import synthetic_questions
@@ -270,6 +271,7 @@ def as_claim(result: dict[str, Any]) -> dict[str, Any]:
         "asked": "no error, none lost",
         "peak_gib": result["peak_gib"],
         "size": f"{result['texts']:,} texts, {result['clients']} clients, {result['seconds']:.0f} s",
+        "machine": machine(),
     }
 
 

@@ -33,7 +33,7 @@ def main() -> None:
     campaign = Campaign(args.campaign, args.cache)
     number = campaign.latest()
     part = campaign.task.splits[args.split]
-    scan = campaign.scan(part.space, *campaign.embeddings(campaign.matcher(number), part, number))
+    scan = campaign.score(part, number).scan
     curve = measure_exactly(scan, part.positives).curve
     at = curve.at_recall(args.recall)
     above = int(curve.true_positives[at] + curve.false_positives[at])

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertModel, MPNetConfig, MPNetModel
 
+from pairsieve import __version__
 from pairsieve.models import training
 from pairsieve.models.encoder import Tokens
 from pairsieve.models.full import FullLearner, LossSettings, _PairJob
@@ -81,21 +82,21 @@ def one_way(network: Any, tokens: Tokens, labels: Any, steps: int, **how: Any) -
 
 
 class Replays:
-    """Notes when the steps themselves begin: at the progress bar, after capture."""
+    """Notes when the steps themselves begin: at their progress bar, after capture."""
 
     def __enter__(self) -> Replays:
-        self.began, self._bar = 0.0, training.bar
+        self.began, self._tracked = 0.0, training.tracked
 
         def noted(*args: Any, **more: Any) -> Any:
             torch.cuda.synchronize()
             self.began = time.perf_counter()
-            return self._bar(*args, **more)
+            return self._tracked(*args, **more)
 
-        training.bar = noted
+        training.tracked = noted
         return self
 
     def __exit__(self, *_: Any) -> None:
-        training.bar = self._bar
+        training.tracked = self._tracked
 
 
 def main() -> None:
@@ -143,7 +144,7 @@ def main() -> None:
                 "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
                 "size": f"{sum(p.numel() for p in network.parameters()) / 1e6:.0f}M parameters",
                 "loss_gap": gap,
-                "machine": torch.cuda.get_device_name(),
+                "machine": f"{torch.cuda.get_device_name()}; pairsieve {__version__}",
             }
         )
     if args.json:

@@ -37,7 +37,7 @@ ORDERS = ("likeliest first", "at random", "least likely first")
 def batches(ids: Ids, scores: np.ndarray, first: int, growth: float) -> list[tuple[Ids, np.ndarray]]:
     """The pairs from the nearest down, cut as a schedule cuts them."""
     order = np.lexsort((ids, -scores))
-    cut, sizes = 0, []
+    cut, sizes = 0, list[int]()
     while cut < len(ids):
         sizes.append(math.floor(first * growth ** len(sizes) + 0.5))
         cut += sizes[-1]

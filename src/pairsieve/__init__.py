@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pairsieve.library.answers import write_questions as write_questions
     from pairsieve.library.campaigns import campaign_status as campaign_status
     from pairsieve.library.campaigns import create_campaign as create_campaign
+    from pairsieve.library.campaigns import extend_campaign as extend_campaign
     from pairsieve.library.campaigns import next_command as next_command
     from pairsieve.library.campaigns import open_campaign as open_campaign
     from pairsieve.library.evaluation import audit_model as audit_model
@@ -75,7 +76,7 @@ _NAMES = {  # module: what it gives, as NAME or NAME=ITS_NAME_THERE
     "demo": "synthetic_task",
     "library.answers": "ModelAnswers answer_questions ask_language_model import_answers open_questions "
     "write_questions",
-    "library.campaigns": "campaign_status create_campaign next_command open_campaign",
+    "library.campaigns": "campaign_status create_campaign extend_campaign next_command open_campaign",
     "library.evaluation": "audit_model draw_sample evaluate_embeddings evaluate_model evaluate_scores",
     "library.handover": "export_model write_report",
     "library.matches": "explain_pair find_clusters find_matches",

@@ -159,8 +159,9 @@ def _selections(scan: Scan, case: Case, scores: NDArray[np.float32]) -> Iterator
     ]  # many of the best are taken
     asked = np.sort(asked)
     free = ~np.isin(case.ids, asked)
-    if hasattr(scan, "_exact") and not scan.double:  # it selects by these, closer to float64
-        scores = scan._exact(*(scan._to(rows) for rows in pair_rows(case.ids))).cpu().numpy()
+    cuda: Any = scan
+    if hasattr(scan, "_exact") and not cuda.double:  # it selects by these, closer to float64
+        scores = cuda._exact(*(cuda._to(rows) for rows in pair_rows(case.ids))).cpu().numpy()
         error = float(np.abs(scores - case.cosines).max())
         yield "exact scores of pairs", "" if error <= 2e-7 else f"off by {error:.1e} from float64"
     ids, mine = case.ids[free], scores[free].astype(np.float64)

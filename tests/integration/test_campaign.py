@@ -21,7 +21,7 @@ from pairsieve.measure.exact import measure_exactly
 from pairsieve.models.head import fit_head
 from pairsieve.pairs import ScoredPairs, is_member, pair_rows
 from pairsieve.tasks import load_task
-from synthetic_task import LEARNERS, begin, picture, synthetic_task
+from synthetic_task import begin, picture, synthetic_task
 
 one_worker = pytest.mark.xdist_group("finished")  # its campaigns take seconds: made once
 
@@ -58,7 +58,10 @@ def test_a_round_in_one_line() -> None:
 @pytest.mark.parametrize("kind", ["one", pytest.param("two", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "strategy",
-    ["random", "stated", "static", "adaptive", "uncertainty", "stratified:19/95", "stratified-all"],
+    [
+        *("random", "uncertainty", "stratified:19/95", "stratified-all"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("stated", "static", "adaptive")),
+    ],
 )
 def test_every_strategy_buys_exactly_its_budget(
     strategy: str, kind: str, task: Path, two: Path, tiny_encoder: Path, tmp_path: Path
@@ -101,7 +104,7 @@ def test_static_retrieval_takes_the_nearest_by_the_frozen_encoder(
     assert is_member(every.best(95).ids, campaign.ledger.asked()).mean() > 0.97  # but for rounding at the cut
 
 
-@pytest.mark.parametrize("kind", ["one", "two"])
+@pytest.mark.parametrize("kind", ["one", pytest.param("two", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("search", "method"),
     [
@@ -129,6 +132,7 @@ def test_every_search_reports_its_method_and_its_measured_recall(
             assert (recall["value"], recall["method"]) == (1.0, "exact")
 
 
+@pytest.mark.slow
 def test_more_neighbours_than_texts_are_all_texts(task: Path, tiny_encoder: Path, tmp_path: Path) -> None:
     everything = begin(tmp_path / "all", task, tiny_encoder, search="neighbours", neighbours=10_000)
     everything.run()
@@ -313,7 +317,7 @@ def test_a_campaign_that_finds_no_match_goes_on(tiny_encoder: Path, tmp_path: Pa
 
 
 @one_worker
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", ["projection", pytest.param("full", marks=pytest.mark.slow)])
 def test_the_exported_model_gives_the_campaigns_cosines(
     learner: str, finished: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -342,7 +346,8 @@ def test_the_exported_model_gives_the_campaigns_cosines(
         assert f"{figure:.4f}" in card and f"{figure:.4f}" in str(exported)
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
+@one_worker
+@pytest.mark.parametrize("learner", ["projection", pytest.param("full", marks=pytest.mark.slow)])
 def test_a_score_is_the_cosine_after_neighbour_smoothing_and_hubness_correction(
     learner: str, finished: dict[str, Path]
 ) -> None:
@@ -388,6 +393,7 @@ def test_the_papers_recipe_and_no_corrections_score_by_plain_cosines(
         assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_bundled_encoder_from_a_campaign_to_sentence_transformers(tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
@@ -402,6 +408,8 @@ def test_the_bundled_encoder_from_a_campaign_to_sentence_transformers(tmp_path: 
     assert np.abs(theirs @ theirs.T - np.asarray(rows) @ np.asarray(rows).T).max() < 1e-5
 
 
+@one_worker
+@pytest.mark.slow
 def test_rounds_leave_no_embeddings_of_their_own_behind(finished: dict[str, Path]) -> None:
     """Full training makes a new encoder a round: only the last one's rows, and the frozen one's, are kept."""
     kept = [

@@ -19,6 +19,7 @@ import pairsieve.distributed.scan as sharded
 import pairsieve.scan
 import pairsieve.scan.cpu
 import pairsieve.search.neighbours as indexed
+from examples import examples
 from pairsieve import distributed
 from pairsieve.artifacts import ArtifactStore
 from pairsieve.distributed import GpuShards, LocalShards, ShardedScan, open_shards
@@ -46,7 +47,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("symmetric", [pytest.param(True, marks=pytest.mark.slow), False])
 @pytest.mark.usefixtures("narrow")
 def test_a_sharded_scan_tells_the_truth(symmetric: bool, kind: str) -> None:
     """The kit every device passes, on 200 rows in 4 bands."""
@@ -85,7 +86,7 @@ def test_every_answer_equals_that_of_one_scan_to_the_bit(
         assert np.array_equal(mine[0], theirs[0]) and np.array_equal(mine[1], theirs[1])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 @given(workers=st.integers(1, 40), rows=st.integers(1, 400), symmetric=st.booleans())
 def test_the_cut_holds_every_pair_once(workers: int, rows: int, symmetric: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:

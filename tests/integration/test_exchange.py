@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pairsieve.cli.labels
+from examples import examples
 from pairsieve import cli
 from pairsieve.campaign import Campaign, create_campaign
 from pairsieve.errors import InputError
@@ -91,7 +92,7 @@ def test_typed_labels(tmp_path: Path) -> None:
     assert [said.label for said in read_answers(path, ASKED).answers] == [1, 0, 1]
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(*[st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1)] * 2),

@@ -212,6 +212,7 @@ def test_before_there_is_a_model(tmp_path: Path, tiny_encoder: Path, pairsieve: 
     assert said.code == 2 and "there is no model to ask" in said.err and "pairsieve run" in said.err
 
 
+@pytest.mark.slow
 def test_texts_of_every_kind(tmp_path: Path, tiny_encoder: Path, pairsieve: Pairsieve) -> None:
     """Empty, one word, a megabyte, no blanks, escape sequences: all are answered."""
     odd = [

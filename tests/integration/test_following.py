@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from pairsieve.campaign.inference import Inference, infer_labels
 from pairsieve.contracts import Answer
 from pairsieve.errors import LedgerError
@@ -133,7 +134,7 @@ def test_a_label_changed_while_we_look_is_looked_at_again(
         infer_labels(ledger, SPACE)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(
     st.lists(
         st.tuples(st.integers(0, 14), st.sampled_from([0, 1, None]), st.booleans()), min_size=1, max_size=20

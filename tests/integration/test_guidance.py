@@ -58,6 +58,7 @@ def test_a_campaign_knows_when_the_answers_it_rests_on_have_changed(tmp_path, ti
     assert campaign.stale_rounds() == {} and campaign.status()["rounds"] == before
 
 
+@pytest.mark.slow
 def test_a_rule_stops_the_campaign_and_taking_it_away_goes_on(tmp_path, tiny_encoder):
     task = synthetic_task(tmp_path / "task")
     campaign = begin(tmp_path / "campaign", task, tiny_encoder, stop_when="labels >= 50 or positives < 0%")

@@ -320,6 +320,7 @@ def test_half_a_reply_is_kept_and_the_rest_asked_again() -> None:
 # ── rate limits ─────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_retry_after_holds_back_every_thread() -> None:
     limited = Sent({"error": {"message": "rate limit"}}, 429, {"Retry-After": "1"})
 
@@ -333,6 +334,7 @@ def test_retry_after_holds_back_every_thread() -> None:
         assert all(at - server.times[0] >= 1.0 for at in server.times[3:])
 
 
+@pytest.mark.slow
 def test_retry_after_may_be_a_date() -> None:
     def limited(_: Asked) -> Sent:
         return Sent({}, 429, {"Retry-After": formatdate(time.time() + 1.0, usegmt=True)})

@@ -72,7 +72,7 @@ def bills_and_fails(asked: Asked) -> Sent:
 
 
 @pytest.mark.parametrize("behave", [honest, dearest, without_usage, lying_usage, bills_and_fails])
-@pytest.mark.parametrize("concurrency", [1, 16])
+@pytest.mark.parametrize("concurrency", [pytest.param(1, marks=pytest.mark.slow), 16])
 def test_the_cap_in_money_holds(behave: Behaviour, concurrency: int) -> None:
     cap = Decimal("0.08")
     with OpenAIServer(

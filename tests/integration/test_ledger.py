@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pairsieve.ledger.store as store_module
+from examples import examples
 from pairsieve.contracts import Answer
 from pairsieve.errors import LedgerError, MissingExtra
 from pairsieve.ledger import Ledger, check_ledger, open_ledger
@@ -90,7 +91,7 @@ def test_an_answer_remembers_the_round_it_came_in(ledger: Ledger) -> None:
 event = st.tuples(st.sampled_from("abc"), st.integers(0, 2), st.sampled_from([1, 0, None, "withdraw"]))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(event, max_size=25))
 def test_the_current_label_is_the_majority_of_everybodys_latest(
     tmp_path: Path, events: list[tuple[str, int, int | str | None]]
@@ -236,6 +237,7 @@ def test_equal_histories_have_equal_digests_whatever_the_clock_says(tmp_path: Pa
     assert digests[0] == digests[1]
 
 
+@pytest.mark.slow
 def test_many_at_once_stay_in_order(ledger: Ledger) -> None:
     # more than the 500 that are looked up one by one
     ids = np.random.default_rng(0).permutation(20_000).astype(np.int64)

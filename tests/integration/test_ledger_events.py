@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from pairsieve.contracts import Answer
 from pairsieve.errors import InputError, LedgerError
 from pairsieve.ledger import Ledger, open_ledger
@@ -153,7 +154,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps)
 def test_an_inferred_label_stands_exactly_while_its_path_holds(
     tmp_path: Path, changes: list[tuple[str, int, int | str | None]]
@@ -186,6 +187,7 @@ def test_an_inferred_label_stands_exactly_while_its_path_holds(
         assert ledger.verify().ok
 
 
+@pytest.mark.slow
 def test_vacuum_gives_room_back(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     with open_ledger(path, TASK) as ledger:

@@ -14,7 +14,7 @@ from test_models_learners import LEFT, RIGHT, pairs, rng
 
 
 @pytest.mark.parametrize("prefixes", [("", ""), ("query: ", "query: "), ("query: ", "passage: ")])
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("learner", ["full", "projection"])
 def test_sentence_transformers_gives_the_same_cosines(
     learner: str, shared: bool, prefixes: tuple[str, str], tiny_encoder: Path, tmp_path: Path

@@ -52,7 +52,7 @@ def margin(matcher: object) -> float:
 FAST = TrainingSettings(learning_rate=1e-3, head_rate_factor=100.0, epochs=8)
 
 
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("shared", [pytest.param(True, marks=pytest.mark.slow), False])
 @pytest.mark.parametrize("kind", ["full", "projection"])
 def test_training_tells_matches_from_the_rest_and_repeats_itself(
     kind: str, shared: bool, tiny_encoder: Path
@@ -314,10 +314,15 @@ def test_learners_by_name(tiny_encoder: Path) -> None:
         learner_named("full", encoder, epoch=3)
 
 
+REST = ("roberta", "xlnet", "albert")
+
+
 # --- cross-encoder ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet", "albert"])
+@pytest.mark.parametrize(
+    "architecture", ["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in REST)]
+)
 def test_a_cross_encoder_fits_its_pairs_and_comes_back_from_its_folder(
     architecture: str, tiny_architectures: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -344,6 +349,7 @@ def test_a_folder_that_is_no_cross_encoder_says_so(tiny_encoder: Path) -> None:
         load_matcher(tiny_encoder)
 
 
+@pytest.mark.slow
 def test_little_is_let_go_where_one_class_has_few_labels(tiny_encoder: Path) -> None:
     """40 % kept, `few` 100: 100 labels of the rarer class let go half of 60 %, very many all of it."""
     loss = LossSettings(pretrained_share=0.4, few=100.0)

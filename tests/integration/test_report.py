@@ -132,6 +132,7 @@ def test_the_page_needs_nothing_beside_it(written: tuple[Facts, Path]) -> None:
     assert not re.search(r"#[0-9a-f]{6}", page[page.index("<main>") :]), "a colour that does not turn dark"
 
 
+@pytest.mark.slow
 def test_the_same_campaign_gives_the_same_page(
     finished: Path, written: tuple[Facts, Path], tmp_path: Path, pairsieve: Pairsieve
 ) -> None:
@@ -338,6 +339,7 @@ def test_bad_options(
     assert Path("FILE").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_a_report_is_there_whole_or_not_at_all(
     finished: Path, tmp_path: Path, pairsieve: Pairsieve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

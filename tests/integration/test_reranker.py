@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
+from examples import examples
 from pairsieve.errors import InputError
 from pairsieve.measure.curve import curve_from_scores
 from pairsieve.models.folds import cross_fitted_log_odds, fold_of
@@ -64,7 +65,7 @@ def test_the_last_number_is_compared_and_may_be_missing():
     assert np.isnan(columns[1, -2])
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.text("ab1 |", max_size=8), min_size=3, max_size=6))
 def test_in_one_collection_the_order_of_a_pair_means_nothing(texts):
     """The same texts in reverse order: every pair is described as before."""
@@ -143,7 +144,7 @@ def test_a_pair_is_described_alike_in_every_collection():
     assert np.array_equal(alone, among, equal_nan=True)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 2**32 - 1), st.booleans(), st.floats(0.5, 60), st.floats(-40, 5))
 def test_counts_over_re_ranked_pairs_are_exact(seed, symmetric, weight, bias):
     """Some pairs have scores of their own, all others the bi-encoder's: as brute force over all pairs."""

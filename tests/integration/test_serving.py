@@ -15,10 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from pairsieve.campaign import Campaign
 from pairsieve.errors import InputError
 from pairsieve.models.export import write_matrix
 from pairsieve.scorer import save_scorer
+from pairsieve.scorer.saving import write_checksums
 from pairsieve.serving import Busy, Service, UnknownKey
 from pairsieve.serving.held import HeldTexts
 from pairsieve.serving.index import Index, Query
@@ -100,7 +102,7 @@ def test_asking_for_more_than_there_is_gives_all() -> None:
     assert find(index_of(), circle(0), 10) == [[]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     changes=st.lists(st.tuples(st.integers(0, 12), st.integers(-1, 359)), max_size=60),
     asked=st.integers(0, 359),
@@ -193,6 +195,7 @@ def test_additions_of_an_earlier_model_are_embedded_anew(
     assert dense is not None
     changed = np.ascontiguousarray(dense[::-1] * 2 + 1)
     write_matrix(other / "2_Dense" / "model.safetensors", changed, "linear.weight")
+    write_checksums(other)
     with Service.open(exported, state=tmp_path / "state") as service:
         service.add("a", "how old is the river")
         service.add("b", "delete my email account")
@@ -317,6 +320,7 @@ def test_an_exchanged_encoder_is_noticed(exported: Path, tmp_path: Path) -> None
     shutil.copytree(exported, other)
     write_tiny("bert", tmp_path / "encoder", seed=5)
     shutil.copyfile(tmp_path / "encoder" / "model.safetensors", other / "model.safetensors")
+    write_checksums(other)
     with pytest.raises(InputError, match=r"of another model.*has cosine"):
         Service.open(other, texts, state=tmp_path / "state", cache=tmp_path / "cache")
     with Service.open(other, state=tmp_path / "state") as service:

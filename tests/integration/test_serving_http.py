@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from starlette.testclient import TestClient
 
+from examples import examples
 from pairsieve.campaign import Campaign
 from pairsieve.http.gate import FAILURES, LARGEST_BODY
 from pairsieve.scorer import save_scorer
@@ -246,7 +247,7 @@ def test_schemathesis_finds_no_500(client: TestClient) -> None:
     for operation in schema.get_all_operations():
         cases = operation.ok().as_strategy()
 
-        @settings(max_examples=30, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples(30), database=None, suppress_health_check=list(HealthCheck))
         @given(case=cases)
         def check(case: Any) -> None:
             nonlocal asked

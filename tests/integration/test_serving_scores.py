@@ -26,6 +26,7 @@ from pairsieve.reranker.features import TextReader, describe
 from pairsieve.scan import Scan, open_scan
 from pairsieve.scorer import Scorer, load_scorer, save_scorer, score_matrix, score_space, score_texts
 from pairsieve.scorer.reranked import combined, squash
+from pairsieve.scorer.saving import write_checksums
 from pairsieve.scorer.smoothing import smoothed
 from pairsieve.serving import Service, UnknownKey
 from pairsieve.settings import Schedule
@@ -35,7 +36,12 @@ from synthetic_task import begin, synthetic_task
 
 ALL = 1000  # answers asked for: more than there are texts
 CLOSE = 1e-6
-KINDS = [(two, reranked) for two in (False, True) for reranked in (False, True)]
+KINDS = {  # (two collections, with a re-ranker): whether `make test-fast` leaves it out
+    (False, False): True,
+    (False, True): False,
+    (True, False): False,
+    (True, True): True,
+}
 NEW = "how can i reset the password of my bank account 4711"
 
 
@@ -54,7 +60,10 @@ class Trained:
 
 @pytest.fixture(
     scope="module",
-    params=KINDS,
+    params=[
+        pytest.param(kind, marks=[pytest.mark.xdist_group(f"scores-{kind}"), *([pytest.mark.slow] * slow)])
+        for kind, slow in KINDS.items()  # one campaign serves a kind: made once
+    ],
     ids=lambda kind: "-".join(["two" if kind[0] else "one", "re-ranker" if kind[1] else "bi-encoder"]),
 )
 def trained(
@@ -147,7 +156,7 @@ def test_an_exported_scorer_serves_the_same(trained: Trained, tmp_path: Path) ->
         agree(served_matrix(service, split.left, split.right, by_text=False), expected)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_scores_stay_right_under_any_changes(
     trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -331,12 +340,41 @@ def test_a_model_that_gives_no_numbers_is_refused(trained: Trained, tmp_path: Pa
     weights = {name: np.array(values) for name, values in load_file(file).items()}
     weights[next(iter(weights))].fill(np.nan)
     save_file(weights, file)
+    write_checksums(broken)
     refused(None, Collection(["a"], ["how old is the river"]))
     shutil.copyfile(trained.exported / "model.safetensors", file)
+    write_checksums(broken)
     Service.open(broken, state=tmp_path / "state").close()
     scorer_file = broken / "scorer.json"
     about = json.loads(scorer_file.read_text())
     scorer_file.write_text(
         json.dumps(about | {"corrections": about["corrections"] | {"floor": float("nan")}})
     )
+    write_checksums(broken)
     refused(None)
+
+
+def test_a_scorer_with_an_edited_or_damaged_file_is_refused(trained: Trained, tmp_path: Path) -> None:
+    """Values within their ranges too: nothing but the checksums tells them from those that were exported."""
+    folder = tmp_path / "exported"
+    shutil.copytree(trained.exported, folder)
+    (folder / "README.md").write_text("Our own words about this model.")
+    load_scorer(folder)
+    scorer_file = folder / "scorer.json"
+    about = json.loads(scorer_file.read_text())
+    scorer_file.write_text(json.dumps(about | {"weight": about["weight"] * 0.9}))
+    with pytest.raises(InputError, match=r"scorer\.json: the file is not the one that was exported"):
+        load_scorer(folder)
+    shutil.copyfile(trained.exported / "scorer.json", scorer_file)
+    binary = max(folder.rglob("*.safetensors"), key=lambda path: ("reranker" in path.parts[-2], path))
+    contents = bytearray(binary.read_bytes())
+    contents[-1] ^= 1  # the last bit of the last number
+    binary.write_bytes(contents)
+    with pytest.raises(InputError, match=rf"{binary.name}: the file is not the one that was exported"):
+        load_scorer(folder)
+    binary.unlink()
+    with pytest.raises(InputError, match=rf"{binary.name}: the file is missing"):
+        load_scorer(folder)
+    (folder / "checksums.json").unlink()
+    with pytest.raises(InputError, match=r"cannot be read\..*checksums\.json"):
+        load_scorer(folder)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from examples import examples
 from pairsieve.campaign import Campaign
 from pairsieve.errors import InputError
 from pairsieve.http.gate import COOKIE, FAILURES, LARGEST_BODY, Failures, check_host, cookie_for, is_loopback
@@ -190,7 +191,7 @@ NEARLY = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=st.sampled_from(PATHS), body=PIECES | NEARLY)
 def test_no_request_made_of_noise_gives_a_500(client: TestClient, path: str, body: Any) -> None:
     response = client.post(
@@ -199,7 +200,7 @@ def test_no_request_made_of_noise_gives_a_500(client: TestClient, path: str, bod
     assert response.status_code < 500
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(who=st.text(max_size=80), count=st.integers() | st.text(max_size=5), raw=st.binary(max_size=60))
 def test_no_query_or_raw_body_gives_a_500(client: TestClient, who: str, count: Any, raw: bytes) -> None:
     who = who.encode("utf-8", "replace").decode()
@@ -218,7 +219,7 @@ def test_schemathesis_finds_no_500(client: TestClient) -> None:
     for operation in schema.get_all_operations():
         cases = operation.ok().as_strategy()
 
-        @settings(max_examples=25, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples(25), database=None, suppress_health_check=list(HealthCheck))
         @given(case=cases)
         def check(case: Any) -> None:
             nonlocal asked

@@ -144,6 +144,7 @@ def test_the_round_waits_for_a_second_opinion_only_while_somebody_is_there(campa
     assert not page.session.busy_with_people(), "Bob has left"
 
 
+@pytest.mark.slow
 def test_answers_from_elsewhere_are_seen(campaign: Campaign) -> None:
     page, other = Page(campaign), Page(Campaign(campaign.folder))
     pair, *_ = page.pairs("Ann")

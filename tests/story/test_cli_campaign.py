@@ -158,6 +158,7 @@ def test_from_a_table_to_a_model(person: Person, tiny_encoder: Path, tmp_path: P
     assert "probability" in (tmp_path / "model" / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_matching_the_balance_of_another_run(
     person: Person, task: Path, done: Path, tiny_encoder: Path, tmp_path: Path
 ) -> None:
@@ -333,6 +334,7 @@ def test_another_process_is_running_it(
         assert person.json("status", tmp_path / "c")["state"] == "ready"  # looking is always allowed
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_middle_of_a_step(
     person: Person, task: Path, tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

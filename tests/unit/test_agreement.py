@@ -125,9 +125,9 @@ def test_wilson_by_hand() -> None:
 
 @pytest.mark.parametrize("truth", [0.5, 0.9, 0.98])
 def test_wilson_covers(truth: float) -> None:
-    drawn = rng().binomial(60, truth, size=2000)
-    covered = np.mean([share(int(k), 60).low <= truth <= share(int(k), 60).high for k in drawn])
-    assert covered >= 0.92
+    counts, times = np.unique(rng().binomial(60, truth, size=2000), return_counts=True)
+    covered = [share(int(k), 60).low <= truth <= share(int(k), 60).high for k in counts]
+    assert times[covered].sum() / times.sum() >= 0.92
 
 
 def test_the_bootstrap_interval_of_alpha_covers() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import experiments.bench.audit_coverage as bench
+from examples import examples
 from pairsieve.audit import draws as auditing
 from pairsieve.audit.draws import (
     AskedPairs,
@@ -79,7 +80,7 @@ def test_few_labels_make_few_strata_and_ties_stay_together() -> None:
     assert alone.totals.tolist() == [1000]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.tuples(st.integers(0, 10**9), st.floats(1e-9, 0.99), st.booleans()), min_size=1, max_size=20),
     st.integers(1, 500),
@@ -137,7 +138,7 @@ def case() -> bench.Case:
     return bench.synthetic_case(400, seed=3, known=300)
 
 
-@pytest.mark.parametrize("gathered", [0, 1 << 18])
+@pytest.mark.parametrize("gathered", [0, pytest.param(1 << 18, marks=pytest.mark.slow)])
 def test_draws_are_uniform_inside_strata(
     case: bench.Case, gathered: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +225,7 @@ def test_pairs_without_a_label_are_left_out() -> None:
     assert result.positives.value == pytest.approx(40 + 300)
 
 
+@pytest.mark.slow
 def test_the_number_of_matches_is_unbiased(case: bench.Case) -> None:
     """The mean of 150 audits lies within 4 standard errors of the truth."""
     asked = case.asked()

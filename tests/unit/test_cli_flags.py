@@ -37,7 +37,7 @@ def runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 def done(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Path:
     """A finished campaign."""
     folder = tmp_path_factory.mktemp("flags")
-    campaign = begin(folder / "mine", synthetic_task(folder / "task"), tiny_encoder)
+    campaign = begin(folder / "mine", synthetic_task(folder / "task"), tiny_encoder, rounds=1)
     campaign.run()
     return campaign.folder
 
@@ -148,6 +148,20 @@ def test_the_version(runner: Pairsieve) -> None:
 def test_a_threshold_that_was_given_is_not_said_twice(done: Path, runner: Pairsieve) -> None:
     found = runner("match", done, "--threshold", 0.8, "--out", done / "list.csv").out
     assert "Threshold 0.8 as given" in found and "for a threshold of" not in found
+
+
+def test_a_list_without_pairs_has_no_precision(done: Path, runner: Pairsieve) -> None:
+    """What dev says of a threshold is said of pairs that are listed."""
+    dev = ps.find_matches(done, done / "dev.csv", split="dev", source="dev", count=1)
+    assert dev.operating_point.precision is not None
+    two = ps.Collection(["x", "y"], ["how do i reset my password", "a glacier is a river of ice"])
+    threshold = dev.operating_point.threshold
+    none = ps.find_matches(done, done / "none.csv", collection=two, source="dev", threshold=threshold)
+    assert len(none) == 0
+    assert (none.operating_point.precision, none.operating_point.recall) == (None, None)
+    shown = runner("match", done, "--threshold", 2, "--scores-only", "--out", done / "none.csv").out
+    assert "expected" not in shown and "none.csv: no pair is listed." in shown
+    assert "the list         no pair" in shown and "by score alone   no pair" in shown
 
 
 def test_init_run_and_status_name_the_same_next_command(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import importlib.util
 from itertools import accumulate
 from pathlib import Path
 
@@ -10,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from experiments.aggregate import grouped, mean_of
 from experiments.bench.__main__ import benches
+from experiments.bench.projection_round import training
 from experiments.definitions import (
     ALL_STATED,
     EXPERIMENTS,
@@ -124,7 +129,7 @@ figures = st.builds(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(st.lists(figures, max_size=12))
 def test_rows_come_back_as_they_were_and_adding_twice_is_adding_once(tmp_path_factory, rows):
     rows = latest(rows)
@@ -302,6 +307,22 @@ def test_every_bench_says_what_it_measures_and_how_it_is_run():
     for name, (what, commands) in benches().items():
         assert what.endswith(".") and "?" not in what, name
         assert commands and all(f"-m experiments.bench.{name}" in command for command in commands), name
+
+
+def test_what_experiments_import_exists():
+    """Also inside functions, which importing a module does not run; the types are checked by mypy."""
+    for path in (ROOT / "experiments").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "pairsieve":
+                module = importlib.import_module(node.module)
+                for name in (each.name for each in node.names):
+                    found = hasattr(module, name) or importlib.util.find_spec(f"{node.module}.{name}")
+                    assert found, f"{path.name}: {node.module}.{name}"
+
+
+def test_the_bench_of_a_projection_round_trains_on_every_label():
+    labels, cosine = training(texts=500, labels=60, threads=1)()
+    assert labels == 60 and -1.0 <= cosine <= 1.0
 
 
 # ── the page in this repository ─────────────────────────────────────────────────────────────────

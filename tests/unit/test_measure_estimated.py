@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from sklearn.metrics import average_precision_score
 
+from examples import examples
 from experiments.bench.estimator_coverage import SyntheticTask, standard_errors_off, study, synthetic_task
 from pairsieve.errors import InputError
 from pairsieve.measure.estimated import _FalsePositives, _reciprocal, estimate
@@ -53,7 +54,7 @@ class TestNearPairs:
 
 
 class TestDraw:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40))
     @given(st.integers(3, 40), st.integers(1, 30), st.integers(0, 30), st.integers(1, 2000), st.booleans())
     def test_the_weights_add_up_to_the_space(
         self, texts: int, positives: int, near: int, sample: int, cross: bool

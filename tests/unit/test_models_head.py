@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from pairsieve.models.head import SMALLEST_WEIGHT, fit_head
 
 
@@ -39,7 +40,7 @@ def test_newton_reaches_the_optimum_of_gradient_descent() -> None:
     assert bias == pytest.approx(b - w * cosines.mean() / cosines.std(), rel=1e-6)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(st.integers(0, 10_000), st.integers(20, 200))
 @example(1410, 20)  # cosines say nothing: the weight is the smallest, to the bit
 def test_no_nearby_head_is_better(seed: int, count: int) -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from pairsieve.pairs import AllPairs, CrossPairs
 from pairsieve.scan import open_scan
 from pairsieve.serving.held import Matrix, NeighbourTable
@@ -35,7 +36,7 @@ def check(table: NeighbourTable, a: Matrix, b: Matrix) -> None:
         assert table.cosines[row, :listed] == pytest.approx(every[row, best], abs=1e-7)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(seed=st.integers(0, 10_000), count=st.sampled_from([1, 2, 10]), same=st.booleans())
 def test_lists_are_right_after_any_changes(seed: int, count: int, same: bool) -> None:
     rng = np.random.default_rng(seed)

@@ -52,7 +52,10 @@ def test_the_legend_compares_and_may_hold_an_estimate(monkeypatch: pytest.Monkey
     assert legend(axes) == ["all pairs: AP 1.2e-04", "stated pairs alone: AP 1.0000"]
 
 
-@pytest.mark.parametrize("name", ["curve.png", "curve.PNG", "curve", "curve.svg", "curve.pdf"])
+@pytest.mark.parametrize(
+    "name",
+    ["curve.png", "curve.PNG", "curve", "curve.svg", pytest.param("curve.pdf", marks=pytest.mark.slow)],
+)
 def test_formats_by_suffix(name: str, tmp_path: Path) -> None:
     path = tmp_path / "new" / name
     plots.pr_curve(BY_HAND, path, "a task called $x_{1", pairs=5)  # no formula, whatever it looks like

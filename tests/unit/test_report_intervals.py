@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from pairsieve.measure.curve import Curve, curve_from_scores
 from pairsieve.measure.intervals import text_interval
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, ScoredPairs
@@ -46,7 +47,7 @@ def test_a_perfect_ranking_stays_perfect() -> None:
     assert (found.low, found.value, found.high) == (1.0, 1.0, 1.0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(seed=st.integers(0, 10**6), texts=st.integers(3, 12), symmetric=st.booleans())
 def test_the_interval_holds_the_value(seed: int, texts: int, symmetric: bool) -> None:
     rng = np.random.default_rng(seed)

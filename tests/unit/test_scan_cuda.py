@@ -30,7 +30,7 @@ def faults(case, double, device):
 
 
 @devices
-@pytest.mark.parametrize("double", [True, False])
+@pytest.mark.parametrize("double", [pytest.param(True, marks=pytest.mark.slow), False])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_a_scan_tells_the_truth(symmetric, kind, double, device):

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from pairsieve.pairs import AllPairs, CrossPairs
 from pairsieve.scan import cpu, kernels, screen, unit_rows
 from pairsieve.scan.cpu import CpuScan
@@ -73,7 +74,7 @@ def test_a_screened_scan_tells_the_truth(symmetric, kind, screened):
 
 
 @needs_chain
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(
     seed=st.integers(0, 10**6),
     symmetric=st.booleans(),
@@ -228,7 +229,7 @@ def test_the_rank_of_a_sample_grows_to_the_wanted():
     assert ranks == sorted(ranks)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 10**6), st.sampled_from(["spread", "one bin", "neighbouring floats", "few"]))
 def test_counts_where_thresholds_crowd(seed, kind):
     """Thresholds that share a bin, a cell, or lie one float apart; scores on, between and beyond them."""

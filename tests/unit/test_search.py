@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from pairsieve.errors import InputError, PoolExhausted
 from pairsieve.pairs import AllPairs, CrossPairs, ScoredPairs, pair_rows
 from pairsieve.scan import open_scan, unit_rows
@@ -31,7 +32,7 @@ def everything(space, left, right):
     return ScoredPairs(ids, np.einsum("ij,ij->i", both[0][rows], both[1][columns]).astype(np.float32))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     seed=st.integers(0, 10**6),
     symmetric=st.booleans(),

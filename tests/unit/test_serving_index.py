@@ -79,7 +79,9 @@ def check(index: Index, scorer: Scorer) -> None:
         assert found == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("cross", [False, True], ids=["trees", "cross-encoder"])
+@pytest.mark.parametrize(
+    "cross", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["trees", "cross-encoder"]
+)
 @pytest.mark.parametrize("side", [None, 0, 1], ids=["one", "answering-left", "answering-right"])
 def test_held_texts_have_the_scores_of_the_whole_space(side: int | None, cross: bool) -> None:
     rng = np.random.default_rng(1)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from pairsieve.errors import InputError
 from pairsieve.synthetic import FAMILIES, SyntheticQuestions, jaccard, synthetic_questions
 from pairsieve.synthetic.phrases import CLOSINGS, OPENINGS, PEOPLE, PLACES, SETTINGS, TIMES, wording
@@ -109,7 +110,7 @@ def test_share_of_words() -> None:
     assert jaccard("Move money from savings now?", "move MONEY from savings slowly") == 4 / 6
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(texts=st.integers(1, 300), seed=st.integers(0, 2**32 - 1))
 def test_any_size_and_seed(texts: int, seed: int) -> None:
     made = synthetic_questions(texts, seed)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from pairsieve.errors import InputError
 from pairsieve.pairs import AllPairs, CrossPairs, pair_rows
 from pairsieve.tasks import Collection, Split, truth
@@ -69,7 +70,7 @@ def test_components_are_dealt_by_where_their_middle_falls() -> None:
     assert (part[::2] == part[1::2]).all()
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(pair_lists, pair_lists, st.integers(0, 5))
 def test_splits_of_one_collection_part_no_stated_pair(
     matches: list[tuple[int, int]], others: list[tuple[int, int]], seed: int

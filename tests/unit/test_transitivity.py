@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from pairsieve.errors import InputError, SettingsError
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, is_member, pair_rows
 from pairsieve.transitivity import Contradiction, contradictions, implied
@@ -85,7 +86,7 @@ def oracles(draw: st.DrawFn) -> tuple[AllPairs, Ids, np.ndarray]:
 
 
 @given(oracles(), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_a_consistent_oracle_is_never_contradicted(
     oracle: tuple[AllPairs, Ids, np.ndarray], data: st.DataObject
 ) -> None:
@@ -100,7 +101,7 @@ def test_a_consistent_oracle_is_never_contradicted(
 
 
 @given(oracles(), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_a_chain_alone_proves_its_label(
     oracle: tuple[AllPairs, Ids, np.ndarray], data: st.DataObject
 ) -> None:
@@ -125,7 +126,7 @@ def test_a_chain_alone_proves_its_label(
 
 
 @given(oracles(), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_one_wrong_answer_is_found_or_harmless_where_it_stands(
     oracle: tuple[AllPairs, Ids, np.ndarray], data: st.DataObject
 ) -> None:

@@ -31,7 +31,14 @@ from pairsieve.files import locked
 from pairsieve.ledger import Ledger, open_ledger
 from pairsieve.pairs import Ids, pair_rows
 from pairsieve.scorer import ScoredSpace, Scorer
-from pairsieve.settings import CAMPAIGN_FILE, CampaignSettings, load_settings, portable_task, save_settings
+from pairsieve.settings import (
+    CAMPAIGN_FILE,
+    PAPER_SCHEDULE,
+    CampaignSettings,
+    load_settings,
+    portable_task,
+    save_settings,
+)
 from pairsieve.sources import TruthSource
 from pairsieve.tasks import Split, Task, load_task
 from pairsieve.tasks.task import shared_pairs
@@ -68,11 +75,15 @@ def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaig
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SettingsError(f"{folder} exists and is not empty. Choose a new folder for the campaign.")
     task = load_task(task_folder)
-    if "split" not in settings and "train" not in task.splits:
-        settings["split"] = "all" if "all" in task.splits else next(iter(task.splits))
+    if "split" not in settings:
+        usual = [name for name in ("all", "train") if name in task.splits]
+        settings["split"] = usual[0] if usual else next(iter(task.splits))
     if "measure_splits" not in settings:
         measurable = [n for n, s in task.splits.items() if s.has_truth and len(s.positives)]
-        settings["measure_splits"] = tuple(n for n in ("dev",) if n in measurable)
+        wanted = "all" if settings["split"] == "all" else "dev"
+        settings["measure_splits"] = tuple(n for n in (wanted,) if n in measurable)
+    if "schedule" not in settings and settings.get("recipe") == "paper":
+        settings["schedule"] = PAPER_SCHEDULE
     checked = CampaignSettings(
         task=portable_task(task_folder, folder), task_fingerprint=task.fingerprint, **settings
     )
@@ -240,6 +251,18 @@ class Campaign:
         ]
         return selection_folder(self.trainer, self.settings, labels, round, unaskable, shares)
 
+    def extend(self, labels: int) -> None:
+        """Plan at least so many labels more, in further rounds as the schedule goes on."""
+        settings = self.settings
+        rounds = settings.schedule.rounds
+        wanted = settings.schedule.budget() + labels
+        while settings.schedule.budget() < wanted:
+            rounds += 1
+            settings = replace(settings, schedule=replace(settings.schedule, rounds=rounds))
+        save_settings(self.folder / CAMPAIGN_FILE, settings)
+        self.settings = settings
+        self.__dict__.pop("trainer", None)  # it holds the settings too
+
     def _unaskable(self, through: int | None) -> Ids:
         """Pairs that need not be asked: asked up to a round, or following from its labels."""
         return unaskable_pairs(self.ledger, self.split.space, self.settings.transitivity, through)
@@ -280,13 +303,13 @@ class Campaign:
     def _measure(self, round: int) -> dict[str, Any]:
         """Exact figures of a round's scorer over all pairs of each split measured, sealed in a file.
 
-        Trains on every label so far. The re-ranker is fitted where something is measured with it.
+        Trains on every label so far.
         """
         from pairsieve.measure.figures import exact_figures
 
         splits = [self.task.splits[name] for name in sorted(self.settings.measure_splits)]
         measurable = [split for split in splits if split.has_truth and len(split.positives)]
-        scorer = self.scorer(round) if measurable else self.trainer.bi_encoder(self.labels(round))
+        scorer = self.scorer(round)
         info = self._selection_info(round)
         measures: dict[str, dict[str, Any]] = {}
         for split in measurable:
@@ -307,7 +330,7 @@ class Campaign:
             **{k: first[k] for k in ("average_precision", "precision_at_recall", "best_f1") if k in first},
             "measures": measures,
             "head": {"weight": scorer.weight, "bias": scorer.bias},
-            "threshold": scorer.score_of(0.0),
+            "threshold": scorer.even_odds,
             "scorer": scorer.fingerprint,
             "reranked": scorer.reranker is not None,
             "search": info["search"],

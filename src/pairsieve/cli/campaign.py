@@ -1,4 +1,4 @@
-"""`pairsieve init | run | status | export`."""
+"""`pairsieve init | run | extend | status | export`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def init(
     task: Path = Option(..., help="A task folder, made by pairsieve data."),
     strategy: str = Option(
         "uncertainty",
-        help="Which pairs to ask about: uncertainty, reranker-uncertainty, adaptive, static, random, stated, "
+        help="Which pairs to ask about: uncertainty, adaptive, static, spread, random, stated, "
         "stratified:POSITIVES/LABELS, stratified-all, or that of a plug-in.",
     ),
     encoder: str = Option("all-MiniLM-L6-v2", help="A folder, or a name on the Hugging Face hub."),
@@ -38,16 +38,20 @@ def init(
     reranker: str = Option(
         "auto", help="A second model over the nearest pairs: auto (if it helps), off, on, cross-encoder."
     ),
-    first_batch: int | None = Option(None, help="Labels of round 1. [2048]"),
-    growth: float | None = Option(None, help="Each round has this many times the labels of the last. [1.5]"),
-    rounds: int | None = Option(None, help="Rounds in all. [4; 10 with --labels]"),
+    first_batch: int | None = Option(None, help="Labels of round 1. [40; with --recipe paper 2048]"),
+    growth: float | None = Option(
+        None, help="Each round has this many times the labels of the last. [1; with --recipe paper 1.5]"
+    ),
+    rounds: int | None = Option(None, help="Rounds in all. [10; with --recipe paper 4]"),
     labels: int | None = Option(
         None, min=1, help="Labels in all, in equal rounds; in place of --first-batch and --growth."
     ),
     seed: int = Option(0, help="Seed of all random numbers."),
-    seed_set: str = Option("static", help="Strategy of round 1: static, stated or random."),
-    split: str | None = Option(None, help="The split to ask about. [train, or all]"),
-    measure: list[str] = Option([], help="Split to measure after each round; repeatable. [dev]"),
+    seed_set: str = Option(
+        "auto", help="Strategy of round 1: spread (over ranks), static (nearest), stated, random or auto."
+    ),
+    split: str | None = Option(None, help="The split to ask about. [all, or train]"),
+    measure: list[str] = Option([], help="Split to measure after each round; repeatable. [all, or dev]"),
     search: str = Option("exact", help="Search for pairs: exact, neighbours, faiss-ivf or faiss-hnsw."),
     neighbours: int = Option(100, help="Neighbours of each text, unless search is exact."),
     left_prefix: str = Option("", help='Text put before each left text, such as "query: ".'),
@@ -81,13 +85,41 @@ def init(
     settings = campaign.settings
     budget, batches = settings.schedule.budget(), settings.schedule.batches()
     created = f"{folder}: {settings.strategy} on {task}, {budget:,} labels in rounds of "
-    created += f"{', '.join(f'{n:,}' for n in batches)}."
+    created += f"{', '.join(f'{n:,}' for n in batches)}." if len({*batches}) > 1 else f"{batches[0]:,}."
+    if not campaign.split.has_truth:
+        created += f"\n{hours(budget)}. More or fewer: --labels N; later: pairsieve extend."
     if run_now:
         say(created)
         _run(campaign, as_json)
         return
     about = {"campaign": str(folder), "task": str(task), "strategy": settings.strategy, "budget": budget}
     show(about, as_json, f"{created}\nNext: {next_command(campaign)}")
+
+
+def hours(labels: int) -> str:
+    """What so many labels cost a person, in words: 6 to 15 seconds each."""
+    low, high = labels * 6 / 3600, labels * 15 / 3600
+    if high < 1.5:
+        minutes = [max(1, round(60 * value)) for value in (low, high)]
+        return f"One person needs about {minutes[0]} to {minutes[1]} minutes for them"
+    return f"One person needs about {low:.0f} to {high:.0f} hours for them"
+
+
+@app.command()
+def extend(
+    folder: Path = FOLDER,
+    labels: int = Option(200, min=1, help="Labels to add, in rounds as large as the last."),
+    as_json: bool = JSON,
+) -> None:
+    """Add rounds to a campaign; run goes on with them."""
+    given = locals()
+    from pairsieve import extend_campaign, next_command
+
+    campaign = call(extend_campaign, given, folder, labels)
+    schedule = campaign.settings.schedule
+    about = {"campaign": str(folder), "rounds": schedule.rounds, "budget": schedule.budget()}
+    words = f"{folder}: {schedule.rounds} rounds, {schedule.budget():,} labels in all."
+    show(about, as_json, f"{words}\nNext: {next_command(campaign)}")
 
 
 @app.command()
@@ -126,9 +158,11 @@ def _run(campaign: Campaign, as_json: bool) -> None:
     elif step.name == "stopped":
         last = f"Stopped after round {step.round}, as asked: {step.reason}."
     elif messages:
-        last = f"Finished: {now.rounds[-1].labels:,} labels."
+        last = f"Finished: {now.rounds[-1].labels:,} labels. "
     else:
-        last = "This campaign is finished; nothing was left to do."
+        last = "This campaign is finished; nothing was left to do. "
+    if step.name == "finished":
+        last += f"More: pairsieve extend {campaign.folder} --labels 200"
     show(now.as_json(), as_json, f"{rounds_table(now)}\n\n{_line(now.advice)}{last}")
 
 

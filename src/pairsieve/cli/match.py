@@ -122,7 +122,8 @@ def match_words(found: dict[str, Any]) -> str:
     lines.append(threshold_words(found["threshold"]))
     sure = f" ({found['labelled']:,} pairs labelled as matches among them)" if found["labelled"] else ""
     one = ", at most one a text" if found["one_to_one"] else ""
-    lines.append(f"{found['out']}: {found['matches']:,} matches{one}{sure}.")
+    listed = f"{found['matches']:,} matches{one}{sure}" if found["matches"] else "no pair is listed"
+    lines.append(f"{found['out']}: {listed}.")
     if "truth" in found:
         truth = found["truth"]
         ap, best = truth["average_precision"], truth["best_f1"]["value"]

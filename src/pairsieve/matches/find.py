@@ -52,15 +52,13 @@ class ListOptions:
     known: bool = True  # labelled matches stay in the list, labelled non-matches out of it
 
 
+BEST_F1, DEFAULTS = Target(), ListOptions()
+
+
 def find_matches(
-    campaign: Campaign,
-    split: Split,
-    out: Path,
-    target: Target | None = None,
-    options: ListOptions | None = None,
+    campaign: Campaign, split: Split, out: Path, target: Target = BEST_F1, options: ListOptions = DEFAULTS
 ) -> dict[str, Any]:
     """Write every pair of `split` above the threshold for a target to `out`, best first; returns figures."""
-    target, options = target or Target(), options or ListOptions()
     check_out(out)
     if options.one_to_one:
         check_two(split.space)
@@ -74,6 +72,8 @@ def find_matches(
     if target.kind == "count":
         bands = first_pairs(bands, int(target.value))
     rows, found, labelled = write_list(out, bands, split, ranking.scorer.probabilities, known, options.texts)
+    if not rows:
+        point = OperatingPoint(point.threshold, np.nan, np.nan)  # an empty list has no precision
     return {
         **_about(campaign, split, round, ranking),
         "pairs": split.space.size,
@@ -87,14 +87,9 @@ def find_matches(
 
 
 def find_clusters(
-    campaign: Campaign,
-    split: Split,
-    out: Path,
-    target: Target | None = None,
-    options: ListOptions | None = None,
+    campaign: Campaign, split: Split, out: Path, target: Target = BEST_F1, options: ListOptions = DEFAULTS
 ) -> dict[str, Any]:
     """Write the group of every text of `split` to `out`, with the group's representative; returns figures."""
-    target, options = target or Target(), options or ListOptions()
     check_out(out)
     check_equivalence(split.space, campaign.task.relation, str(campaign.folder))
     round, ranking, known, expected, point = _ranked(campaign, split, target, options)
@@ -341,7 +336,7 @@ def _assigned(
 def _against_truth(ranking: Ranking, point: OperatingPoint, rows: int, found: int) -> dict[str, Any]:
     """Exact figures against the truth: of the list as written, and of the ranking alone."""
     positives = len(ranking.split.positives)
-    listed = OperatingPoint(point.threshold, found / rows if rows else 0.0, found / positives)
+    listed = OperatingPoint(point.threshold, found / rows if rows else np.nan, found / positives)
     curve = ranking.curve()
     reached = int((ranking.scores(ranking.split.positives) >= np.float32(point.threshold)).sum())
     every = ranking.count_reaching(point.threshold)

@@ -68,7 +68,7 @@ class OperatingPoint:
     @property
     def f1(self) -> float:
         total = self.precision + self.recall
-        return 2 * self.precision * self.recall / total if total > 0 else 0.0
+        return 2 * self.precision * self.recall / total if total > 0 else total  # 0, or nan
 
     def as_json(self) -> dict[str, Any]:
         figures = {"precision": self.precision, "recall": self.recall, "f1": self.f1}

@@ -2,10 +2,12 @@
 
 The folder holds the plain part as a sentence-transformers model with its head (`head.json`, see
 `models/export.py`), the corrections and the calibration (`scorer.json`), and the re-ranker in `reranker/`.
+`checksums.json` has the SHA-256 of all these files, so that one that was edited or damaged is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import asdict
@@ -18,7 +20,9 @@ from pairsieve.scorer.corrections import Corrections
 from pairsieve.scorer.scorer import Scorer
 
 SCORER_FILE = "scorer.json"
-_FORMAT = 1
+CHECKSUMS_FILE = "checksums.json"
+_FORMAT = 2
+_CARD = "README.md"  # for people: it may be edited
 _RERANKER = "reranker"
 
 
@@ -33,6 +37,14 @@ def save_scorer(scorer: Scorer, folder: Path) -> None:
     about: dict[str, Any] = {"format": _FORMAT, "weight": scorer.weight, "bias": scorer.bias}
     about |= {"corrections": asdict(scorer.corrections), "reranked": scorer.reranker is not None}
     write_json(folder / SCORER_FILE, about)
+    write_checksums(folder)
+
+
+def write_checksums(folder: Path) -> None:
+    """Write the SHA-256 of every file of a scorer's folder but its card."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    kept = [path for path in files if path.relative_to(folder).as_posix() not in (_CARD, CHECKSUMS_FILE)]
+    write_json(folder / CHECKSUMS_FILE, {path.relative_to(folder).as_posix(): _sha256(path) for path in kept})
 
 
 def load_scorer(folder: Path | str, device: str | None = None) -> Scorer:
@@ -50,11 +62,12 @@ def load_scorer(folder: Path | str, device: str | None = None) -> Scorer:
         if about["format"] != _FORMAT:
             what, why = f"format {about['format']} of a scorer", f"this pairsieve reads format {_FORMAT}"
             raise InputError(what, where=str(path), why=why, remedy="Export it again")
+        _check_files(folder)
         corrections = _corrections(about["corrections"])
         weight, bias = float(about["weight"]), float(about["bias"])
         if not (math.isfinite(weight) and math.isfinite(bias) and weight > 0):
             raise ValueError(f"weight {weight} and bias {bias} are no calibration")
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
         what, remedy = "the scorer cannot be read", "Export it again"
         raise InputError(what, where=str(path), why=str(error), remedy=remedy) from error
     reranker = None
@@ -63,6 +76,22 @@ def load_scorer(folder: Path | str, device: str | None = None) -> Scorer:
 
         reranker = load_reranker(folder / _RERANKER, device)
     return Scorer(load_matcher(folder, device), corrections, weight, bias, reranker)
+
+
+def _check_files(folder: Path) -> None:
+    """An error that names the first file whose contents are not those that were written."""
+    for name, expected in json.loads((folder / CHECKSUMS_FILE).read_text(encoding="utf-8")).items():
+        found = _sha256(folder / name) if (folder / name).is_file() else None
+        if found != expected:
+            what = "the file is missing" if found is None else "the file is not the one that was exported"
+            why = f"its SHA-256 is not that of {CHECKSUMS_FILE}: it was edited or damaged" if found else ""
+            remedy = "Export the scorer again, or copy its folder again"
+            raise InputError(what, where=str(folder / name), why=why, remedy=remedy)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _corrections(given: dict[str, Any]) -> Corrections:
