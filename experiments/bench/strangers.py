@@ -39,7 +39,7 @@ from pairsieve.files import write_text
 
 if TYPE_CHECKING:
     from pairsieve import Campaign
-    from pairsieve.tasks import Split, Task
+    from pairsieve.tasks import Split
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGETS = (50, 100, 200, 400, 800)
@@ -116,7 +116,7 @@ def _measured(
     for figure in ("precision", "recall"):
         expected = said["threshold"].get(figure)
         row[f"expected_{figure}"] = expected.get("value") if isinstance(expected, dict) else expected
-    return list_figures(folder / "matches.csv", task, split)
+    return list_figures(folder / "matches.csv", split)
 
 
 def _run(campaign: Campaign, table: StrangerTable, split: Split, seed: int) -> None:
@@ -149,7 +149,7 @@ def _average_precision(campaign: Campaign, own: Split, truth: Split, round: int)
     return float(figures.as_json()["average_precision"]["value"])
 
 
-def list_figures(path: Path, task: Task, split: Split) -> dict[str, Any]:
+def list_figures(path: Path, split: Split) -> dict[str, Any]:
     """Precision, recall and F1 of a list of matches, read from its file and compared key by key."""
     with path.open(encoding="utf-8", newline="") as file:
         listed = {(row["left"], row["right"]) for row in csv.DictReader(file)}

@@ -26,8 +26,8 @@ GOALS = {  # F1 that must hold: with 100 labels, with 400
     "dblp-acm": (0.98, 0.99),
     "amazon-google": (0.55, 0.72),
 }
-# F1 of peers, measured with the same truth over all pairs on two cores: dedupe 3.0.3 with 400 labels of its own
-# active learner (mean of two runs), Splink 4.0.17 without labels at 0.9.
+# F1 of peers over all pairs, two cores: dedupe 3.0.3 with 400 labels of its own active learner (mean of two
+# runs), Splink 4.0.17 without labels at 0.9. Quoted from a comparison made outside this repository.
 DEDUPE = {"cora": 0.880, "settlements": 0.978}
 SPLINK = {"cora": 0.82, "settlements": 0.86}
 PEER_LABELS = 400
@@ -39,16 +39,18 @@ HEADINGS = (
 
 HEAD = """# Tables of strangers
 
-Written by `python -m experiments.bench.strangers --page` from `experiments/bench/results/strangers`; no figure
-is typed by hand but those of the peers. Every table is run as a new user would: `init --labels N`, `run`,
-`match`, no other option, the bundled encoder, on CPUs. Labels come from the truth, unless the table says
-otherwise. AP is average precision over **all** pairs, before the first label and after the last. Precision,
-recall and F1 are those of the list that `match` writes, over all pairs, counted by code that shares nothing with
-the product. Figures are means over seeds. What the tables are: [below](#the-tables).
+Written by `python -m experiments.bench.strangers --page` from `experiments/bench/results/strangers`; no
+figure is typed by hand but those of the peers. Every table is run as a new user would: `init --labels N`,
+`run`, `match`, no other option, the bundled encoder, on CPUs. Labels come from the truth, unless the table
+says otherwise. AP is average precision over **all** pairs, before the first label and after the last.
+Precision, recall and F1 are those of the list that `match` writes, over all pairs, counted by code that
+shares nothing with the product. Figures are means over seeds; a cell without a list counts as F1 0. What the
+tables are: [below](#the-tables).
 """
-PEERS = f"""dedupe 3.0.3 with {PEER_LABELS} labels chosen by its own active learner and Splink 4.0.17 without labels
-were run on two of the tables, on two cores, against the same truth. Their fields: cora title, author, venue,
-publisher, pages, volume, year; settlements label, place, source.
+PEERS = f"""dedupe 3.0.3 with {PEER_LABELS} labels chosen by its own active learner and Splink 4.0.17 without
+labels were run on two of the tables, on two cores, against the same truth
+(quoted; not run by this bench). Their fields: cora title, author,
+venue, publisher, pages, volume, year; settlements label, place, source.
 """
 
 
@@ -130,7 +132,8 @@ def failures(rows: Sequence[Row]) -> list[str]:
         name = f"{row['table']}, {row['labels']:,} labels, seed {row['seed']}"
         allowed = ("ok", "refused") if row["edge"] else ("ok",)
         if row["outcome"] not in allowed:
-            lines.append(f"{name}: {row['outcome']} {row.get('words', '').strip().splitlines()[-1:]}")
+            words = f" ({' '.join(row['words'].split())[-200:]})" if row.get("words") else ""
+            lines.append(f"{name}: {row['outcome']}{words}")
     for each in summaries(rows):
         name = f"{each.table}, {each.labels:,} labels"
         goal = dict(zip((100, 400), GOALS.get(each.table, ()))).get(each.labels)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pairsieve.demo import same_cluster
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, is_member, pair_rows
 from pairsieve.synthetic.records import Roughness, group_sizes, synthetic_records
+from pairsieve.synthetic.task import same_cluster
 from pairsieve.tasks import Collection, Split, Task, matching_task, qqp_task, wikiqa_task
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
