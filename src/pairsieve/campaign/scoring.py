@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from pairsieve.tasks import Collection, Split
 
 if TYPE_CHECKING:
     from pairsieve.models import Matcher
+    from pairsieve.reranker import ReadTexts, Reranker
     from pairsieve.scan import Scan
     from pairsieve.search import PairSearch
 
@@ -68,6 +70,7 @@ class SplitScorer:
     shards: MapShards | None = None
     watch: Stopwatch = field(default_factory=Stopwatch)
     _lists: tuple[str, tuple[NDArray[np.int64], Rows]] | None = None
+    _texts: dict[str, ReadTexts] = field(default_factory=dict)
 
     def unit_rows(self, matcher: Matcher, split: Split, model: str) -> tuple[Rows, Rows | None]:
         """Unit rows of both sides of a split (right None for one collection)."""
@@ -79,7 +82,23 @@ class SplitScorer:
         rows = self.unit_rows(scorer.matcher, split, model)
         texts = split.left.texts, split.right.texts
         memo = self._memo(scorer, split, model, scorer.matcher)
-        return score_space(scorer, split.space, texts, rows, self.open_scan, self._finder(split, model), memo)
+        finder, read = self._finder(split, model), partial(self._read, split)
+        return score_space(scorer, split.space, texts, rows, self.open_scan, finder, memo, read)
+
+    def read_own_texts(self) -> ReadTexts:
+        """What a re-ranker reads from the asked split, with the rarities of its own texts."""
+        return self._read(self.own, None)
+
+    def _read(self, split: Split, reranker: Reranker | None) -> ReadTexts:
+        """The texts of a split as read under a re-ranker's rarities; the last of each split are kept."""
+        from pairsieve.reranker import read_texts
+
+        kept = self._texts.get(split.name)
+        if kept is None or (reranker and kept.vocabulary.digest != reranker.vocabulary.digest):
+            given = (reranker.vocabulary, reranker.lexical) if reranker else (None, None)
+            kept = read_texts(split.space, (split.left.texts, split.right.texts), *given)
+            self._texts[split.name] = kept
+        return kept
 
     def corrected(self, scorer: Scorer, split: Split, model: str) -> CorrectedRows:
         """The corrected rows of a split alone, where no scan is needed."""

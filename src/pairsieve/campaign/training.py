@@ -223,6 +223,7 @@ class Trainer:
                 self._cosine_scan,
                 self.split.space,
                 (self.split.left.texts, self.split.right.texts),
+                self.scores.read_own_texts(),
                 self.scores.unit_rows(scorer.matcher, self.split, model),
                 labels.ids,
                 labels.values,
@@ -240,17 +241,13 @@ class Trainer:
 
     def lexical_search(self) -> PairSearch | None:
         """The search by the mean of the frozen encoder's and the lexical cosine; None where none is."""
-        from pairsieve.reranker import hybrid_rows, lexical_rows
-        from pairsieve.reranker.lexical import fit_lexical
+        from pairsieve.reranker import hybrid_rows
         from pairsieve.search import ExactSearch
 
-        space, texts = self.split.space, (self.split.left.texts, self.split.right.texts)
         if self.reranker_setting == "off" or self.settings.search != "exact":
             return None
-        rows = self.scores.unit_rows(self.learner.pretrained(), self.split, "")
-        encoder = fit_lexical(texts[:1] if space.symmetric else texts)
-        both = zip(rows, lexical_rows(encoder, space, texts))
-        left, right = (hybrid_rows(one, other) for one, other in both)
+        space, rows = self.split.space, self.scores.unit_rows(self.learner.pretrained(), self.split, "")
+        left, right = (hybrid_rows(*both) for both in zip(rows, self.scores.read_own_texts().lexical))
         return ExactSearch(self._cosine_scan(space, left, right))
 
     def _cosine_scan(self, space: Any, left: Any, right: Any) -> Scan:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.pairs import Ids, PairSpace
-from pairsieve.reranker.features import TextReader, Vocabulary, describe
-from pairsieve.reranker.lexical import LexicalEncoder
+from pairsieve.reranker.features import TextPieces, TextReader, Vocabulary, count_pieces, describe
+from pairsieve.reranker.lexical import LexicalEncoder, fit_lexical
 from pairsieve.reranker.linear import Linear
 from pairsieve.reranker.trees import Features, Logits, Trees
 
@@ -116,6 +116,29 @@ def lexical_rows(
     return encoder.embed(texts[0]), None if space.symmetric else encoder.embed(texts[1])
 
 
+@dataclass(frozen=True, eq=False)
+class ReadTexts:
+    """What the re-ranker reads from the texts of a space, whatever the labels: pieces and lexical rows."""
+
+    vocabulary: Vocabulary
+    encoder: LexicalEncoder
+    pieces: TextPieces
+    lexical: tuple[Floats, Floats | None]
+
+
+def read_texts(
+    space: PairSpace,
+    texts: tuple[Sequence[str], Sequence[str]],
+    vocabulary: Vocabulary | None = None,
+    encoder: LexicalEncoder | None = None,
+) -> ReadTexts:
+    """Read the texts of a space, with rarities of their own unless others are given."""
+    sides = texts[:1] if space.symmetric else texts
+    vocabulary, encoder = vocabulary or count_pieces(sides), encoder or fit_lexical(sides)
+    pieces = TextReader(vocabulary).take_apart(space, *texts)
+    return ReadTexts(vocabulary, encoder, pieces, lexical_rows(encoder, space, texts))
+
+
 def cross_logits(
     cross_encoders: Sequence[CrossMatcher], left_texts: Sequence[str], right_texts: Sequence[str], ids: Ids
 ) -> list[NDArray[np.float64]]:
@@ -132,11 +155,15 @@ def rerank(
     space: PairSpace,
     texts: tuple[Sequence[str], Sequence[str]],
     rows: tuple[Floats, Floats | None],
+    read: ReadTexts | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Every candidate of a space: `ids` (n,), sorted, and its `logits` (n,)."""
-    scans = candidate_scans(scan_of, space, rows, lexical_rows(reranker.lexical, space, texts))
+    """Every candidate of a space: `ids` (n,), sorted, and its `logits` (n,).
+
+    read: the texts as the re-ranker's vocabulary and lexical encoder read them, where they are at hand.
+    """
+    read = read or read_texts(space, texts, reranker.vocabulary, reranker.lexical)
+    scans = candidate_scans(scan_of, space, rows, read.lexical)
     ids = scans.reaching(reranker.cuts)
-    pieces = TextReader(reranker.vocabulary).take_apart(space, *texts)
     more = cross_logits(reranker.cross_encoders, *texts, ids)
-    features = describe(pieces, ids, (scans.cosine.scores(ids), scans.lexical.scores(ids), *more))
+    features = describe(read.pieces, ids, (scans.cosine.scores(ids), scans.lexical.scores(ids), *more))
     return {"ids": ids, "logits": reranker.logits(features)}

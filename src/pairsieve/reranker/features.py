@@ -9,6 +9,7 @@ described alike in every collection.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -67,10 +68,14 @@ def normalised(text: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """In how many of `texts` texts each piece stands, by kind of piece: words, letters, codes, name."""
+    """In how many of `texts` texts each piece stands, by kind of piece: words, letters, codes, name.
+
+    `digest`: of the texts that were counted.
+    """
 
     texts: int
     counts: tuple[dict[str, int], ...]
+    digest: str
 
     def rarity(self, kind: int, piece: str) -> float:
         """log((texts + 1) / texts with the piece); a piece never seen is as rare as one seen once."""
@@ -80,11 +85,13 @@ class Vocabulary:
 def count_pieces(sides: Sequence[Sequence[str]]) -> Vocabulary:
     """The vocabulary of the texts of one collection, or of two."""
     counts: list[Counter[str]] = [Counter() for _ in KINDS]
+    digest = hashlib.sha256()
     for side in sides:
         for text in side:
+            digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
             for count, pieces_of in zip(counts, KINDS):
                 count.update(set(pieces_of(text)))
-    return Vocabulary(sum(map(len, sides)), tuple(dict(count) for count in counts))
+    return Vocabulary(sum(map(len, sides)), tuple(dict(count) for count in counts), digest.hexdigest())
 
 
 Sparse = tuple[NDArray[np.int64], NDArray[Any]]

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from pairsieve.models.folds import fold_of
 from pairsieve.numeric import logit, sigmoid
 from pairsieve.pairs import Ids, PairSpace, is_member, pair_rows
-from pairsieve.reranker import Floats, Reranker, candidate_scans, lexical_rows
-from pairsieve.reranker.features import TextReader, count_pieces, describe
-from pairsieve.reranker.lexical import fit_lexical
+from pairsieve.reranker import Floats, ReadTexts, Reranker, candidate_scans
+from pairsieve.reranker.features import describe
 from pairsieve.reranker.linear import fit_linear
 from pairsieve.reranker.trees import COUNT, Features, Logits, fit_trees
 
@@ -69,6 +68,7 @@ def fit_reranker(
     scan_of: ScanOf,
     space: PairSpace,
     texts: tuple[Sequence[str], Sequence[str]],
+    read: ReadTexts,
     rows: tuple[Floats, Floats | None],
     labelled: Ids,
     labels: NDArray[np.bool_],
@@ -78,13 +78,12 @@ def fit_reranker(
 ) -> FittedReranker:
     """Both models over the features of labelled pairs beside all candidates of the space.
 
-    rows: unit rows of both sides as embedded. train_cross(ids, labels): trains a cross-encoder, whose logits
-    then are a column: those of a labelled pair from one that did not see its left text.
+    read: the texts, as `read_texts` reads them. rows: unit rows of both sides as embedded.
+    train_cross(ids, labels): trains a cross-encoder, whose logits then are a column: those of a labelled pair
+    from one that did not see its left text.
     """
     left = pair_rows(labelled)[0]
-    sides = texts[:1] if space.symmetric else texts
-    vocabulary, lexical = count_pieces(sides), fit_lexical(sides)
-    scans = candidate_scans(scan_of, space, rows, lexical_rows(lexical, space, texts))
+    scans = candidate_scans(scan_of, space, rows, read.lexical)
     cuts = scans.cuts(candidates_wanted(space, base.likely))
     ids = scans.reaching(cuts, also=labelled)
     known = np.searchsorted(ids, labelled)
@@ -99,15 +98,15 @@ def fit_reranker(
         column = each.mean(axis=0)
         column[known] = each[fold, known]
         columns = [column]
-    pieces = TextReader(vocabulary).take_apart(space, *texts)
     wanted = _competing(space, ids, labelled)
     every: list[NDArray[Any]] = [cosines, scans.lexical.scores(ids), *columns]
     among = ids[wanted]
-    features = describe(pieces, among, [column[wanted] for column in every])[np.searchsorted(among, labelled)]
+    described = describe(read.pieces, among, [column[wanted] for column in every])
+    features = described[np.searchsorted(among, labelled)]
     raw = out_of_fold_logits(features, labels, left, seed)
     weight, share, bias = fit_stack(raw, base.log_odds, labels)
     models = fit_trees(features, labels, seed), fit_linear(features, labels)
-    reranker = Reranker(*models, vocabulary, lexical, cuts, weight, share, bias, cross)
+    reranker = Reranker(*models, read.vocabulary, read.encoder, cuts, weight, share, bias, cross)
     return FittedReranker(reranker, reranker.log_odds(raw, base.log_odds))
 
 

@@ -8,12 +8,13 @@ import numba
 @numba.njit(cache=True, nogil=True)
 def add_leaves(features, roots, column, threshold, left, right, value, out):  # type: ignore[no-untyped-def]
     """Add the value of the leaf that each row reaches in each tree to `out` (n,)."""
-    for row in range(features.shape[0]):
+    for first in range(0, features.shape[0], 256):  # so many rows stay in the cache while trees go by
         for root in roots:
-            node = root
-            while column[node] >= 0:
-                node = left[node] if features[row, column[node]] <= threshold[node] else right[node]
-            out[row] += value[node]
+            for row in range(first, min(first + 256, features.shape[0])):
+                node = root
+                while column[node] >= 0:
+                    node = left[node] if features[row, column[node]] <= threshold[node] else right[node]
+                out[row] += value[node]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -30,7 +30,9 @@ def save_reranker(folder: Path, reranker: Reranker) -> None:
     save_file({**arrays, "rarity": reranker.lexical.rarity}, str(folder / _ARRAYS_FILE))
     vocabulary = reranker.vocabulary
     counts = {kind.__name__: count for kind, count in zip(KINDS, vocabulary.counts)}
-    write_json(folder / _VOCABULARY_FILE, {"texts": vocabulary.texts, "counts": counts})
+    write_json(
+        folder / _VOCABULARY_FILE, {"texts": vocabulary.texts, "digest": vocabulary.digest, "counts": counts}
+    )
     for at, cross in enumerate(reranker.cross_encoders):
         cross.save(folder / f"cross-encoder-{at}")
     numbers = {name: getattr(reranker, name) for name in _NUMBERS}
@@ -50,7 +52,8 @@ def load_reranker(folder: Path, device: str | None = None) -> Reranker:
     try:
         about = json.loads((folder / RERANKER_FILE).read_text(encoding="utf-8"))
         words = json.loads((folder / _VOCABULARY_FILE).read_text(encoding="utf-8"))
-        vocabulary = Vocabulary(int(words["texts"]), tuple(words["counts"][kind.__name__] for kind in KINDS))
+        counts = tuple(words["counts"][kind.__name__] for kind in KINDS)
+        vocabulary = Vocabulary(int(words["texts"]), counts, str(words["digest"]))
         trees = Trees.of(load_file(str(folder / _TREES_FILE)))
         arrays = load_file(str(folder / _ARRAYS_FILE))
         linear, lexical = Linear(arrays["weights"], arrays["bias"]), LexicalEncoder(arrays["rarity"])

@@ -31,7 +31,7 @@ from pairsieve.scorer.corrections import (
 
 if TYPE_CHECKING:
     from pairsieve.models import Matcher
-    from pairsieve.reranker import Reranker
+    from pairsieve.reranker import ReadTexts, Reranker
     from pairsieve.scan import Scan
 
 OpenScan = Callable[[PairSpace, Floats, "Floats | None", bool], "Scan"]
@@ -141,11 +141,13 @@ def score_space(
     open_scan: OpenScan,
     finder: NeighbourFinder | None = None,
     memo: Memo = compute,
+    read: Callable[[Reranker], ReadTexts] | None = None,
 ) -> ScoredSpace:
     """Score a space by its texts and their unit rows (left and right; right None for one collection).
 
     `open_scan(space, left, right, lengths)`: see `scan.open_scan`. `finder`: None finds neighbours exactly.
-    `memo(kind, build)` may keep what was found: "nearest", "density", "candidates".
+    `memo(kind, build)` may keep what was found: "nearest", "density", "candidates". `read`: gives what the
+    re-ranker reads from the texts, where it is kept.
     """
 
     def cosine_scan(space: PairSpace, left: Floats, right: Floats | None) -> Scan:
@@ -160,7 +162,9 @@ def score_space(
     from pairsieve.scorer.reranked import RerankedScan
 
     reranker = scorer.reranker
-    reranked = memo("candidates", lambda: rerank(reranker, cosine_scan, space, texts, rows))
+    reranked = memo(
+        "candidates", lambda: rerank(reranker, cosine_scan, space, texts, rows, read and read(reranker))
+    )
     alone = scorer.bi_encoder().log_odds(base.scores(reranked["ids"]))
     log_odds = reranker.log_odds(reranked["logits"], alone)
     scan = RerankedScan(base, scorer.weight, scorer.bias, reranked["ids"], log_odds)
