@@ -25,17 +25,23 @@ from pairsieve.synthetic.task import records_task
 from pairsieve.tasks import Split, load_task, save_task
 
 DEFAULTS = "defaults"
+POINTS = 5  # of the curves, apart from the one before any label
 CHOICES: dict[str, dict[str, Any]] = {  # how pairs are chosen; everything else is as it comes
     DEFAULTS: {},
-    "nearest first": {"seed_set": "static", "strategy": "static"},
-    "random": {"seed_set": "random", "strategy": "random"},
+    "nearest first": {"seed_set": "static", "strategy": "static", "rounds": POINTS},
+    "random": {"seed_set": "random", "strategy": "random", "rounds": POINTS},
 }
 SIZES = {2: 0.25, 3: 0.15, 5: 0.12, 10: 0.1, 25: 0.08}  # of groups: share of the records in each
 ROUGHNESS = Roughness(identical=0.25, typo=0.3, abbreviated=0.4, missing=0.2, near_misses=0.35)
 
 
-def run_demo(out: Path, records: int, labels: int, seed: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Write the table, run the campaigns, write the plot and the matches; returns what the table shows."""
+def run_demo(
+    out: Path, records: int, labels: int, seed: int, say: Callable[[str], None], **shared: Any
+) -> dict[str, Any]:
+    """Write the table, run the campaigns, write the plot and the matches; returns what the table shows.
+
+    shared: settings of all three campaigns, such as another encoder.
+    """
     table = synthetic_records("citations", group_sizes(records, SIZES), seed, ROUGHNESS)
     for name, truth in (("task", True), ("table", False)):
         if not (out / name / "task.json").exists():
@@ -50,7 +56,7 @@ def run_demo(out: Path, records: int, labels: int, seed: int, say: Callable[[str
             campaign = Campaign(folder, out / "cache")
         else:
             campaign = create_campaign(
-                folder, out / "table", labels=labels, seed=seed, cache=out / "cache", **settings
+                folder, out / "table", labels=labels, seed=seed, cache=out / "cache", **shared, **settings
             )
         say(f"{name}: {campaign.settings.schedule.budget():,} labels")
         runs[name] = _answered(campaign, split, out / f"{folder.name}.csv", say)
@@ -74,12 +80,13 @@ def _answered(
     matches = {(left[id >> 32], right[id & 0xFFFFFFFF]) for id in truth.positives.tolist()}
     kept = campaign.folder / "demo.json"  # figures of earlier rounds, where this run resumes one
     rows: list[dict[str, Any]] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else []
+    every = max(1, campaign.settings.schedule.rounds // POINTS)
     while True:
         step = campaign.run()
-        if campaign.latest() == len(rows):
+        if campaign.latest() == len(rows) * every:
             rows.append(_figures(campaign, truth, matches, out))
             write_text(kept, json.dumps(rows))
-            say(_line(f"{len(rows) - 1}", rows[-1]))
+            say(_line(rows[-1]))
         if step.name != "label":
             return rows
         asked = [question.pair for question in open_questions(campaign)]
@@ -145,6 +152,6 @@ def _f1(row: dict[str, Any]) -> str:
     return f"{row['f1']:.3f}" if row["listed"] else "-"
 
 
-def _line(round: str, row: dict[str, Any]) -> str:
-    figures = f"{row['labels']:,} labels, {row['positives']:,} matches, AP {row['average_precision']:.3f}"
-    return f"  round {round}: {figures}, F1 {_f1(row)}"
+def _line(row: dict[str, Any]) -> str:
+    figures = f"{row['positives']:,} of them matches, AP {row['average_precision']:.3f}, F1 {_f1(row)}"
+    return f"  {row['labels']:,} labels, {figures}"

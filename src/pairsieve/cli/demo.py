@@ -13,8 +13,8 @@ from pairsieve.cli.options import FIGURES_JSON
 @app.command()
 def demo(
     out: Path = Option(Path("demo-out"), help="Folder for the task, campaigns, plot and matches."),
-    texts: int = Option(1500, min=200, help="Number of records."),
-    labels: int = Option(400, min=10, help="Number of labels."),
+    texts: int = Option(1000, min=200, help="Number of records."),
+    labels: int = Option(400, min=50, help="Number of labels."),
     seed: int = Option(0, min=0, help="Seed of all random numbers."),
     as_json: bool = FIGURES_JSON,
 ) -> None:
