@@ -73,7 +73,7 @@ def run_cell(cell: Cell, out: Path, cache: Path, data: Path, keep: bool) -> dict
     began = time.perf_counter()
     try:
         row |= _measured(cell, table, folder, cache, data, row)
-        row["outcome"] = _complaint(row) or "ok"
+        row["outcome"] = complaint(row) or "ok"
     except PairsieveError as error:
         row |= {"outcome": "refused", "words": str(error)}
     except Exception as error:
@@ -166,11 +166,11 @@ def list_figures(path: Path, split: Split) -> dict[str, Any]:
     }
 
 
-def _complaint(row: dict[str, Any]) -> str:
-    """What must never be: an absurd threshold, or a list of all pairs where few of them match."""
+def complaint(row: dict[str, Any]) -> str:
+    """What must never be: an absurd threshold, or a list of nearly all pairs where few of them match."""
     if row["threshold"] is not None and abs(row["threshold"]) > ABSURD:
         return "absurd threshold"
-    if row["listed"] > row["pairs"] / 2 and row["matches"] < row["pairs"] / 4:
+    if row["listed"] > row["pairs"] / 10 and (row["precision"] or 0.0) < 0.1:
         return "list of all pairs"
     return ""
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.bench.strangers import Cell, cells, list_figures, stored
+from experiments.bench.strangers import Cell, cells, complaint, list_figures, stored
 from experiments.bench.strangers_page import Summary, as_text, failures, page_text
 from experiments.bench.strangers_tables import TABLES, wrong_answers
 from pairsieve.pairs import AllPairs
@@ -74,6 +74,14 @@ def test_what_does_not_hold_is_named() -> None:
     refused = a_row(table="no-match", edge=True, outcome="refused", words="all labels are non-matches")
     assert failures([refused]) == []
     assert failures([{**refused, "edge": False}]) != []
+
+
+def test_a_list_of_all_pairs_and_an_absurd_threshold_are_no_success() -> None:
+    fine = a_row(threshold=0.4)
+    assert complaint(fine) == ""
+    assert complaint(fine | {"threshold": -4779122.0}) == "absurd threshold"
+    assert complaint(fine | {"listed": 40, "precision": 0.05}) == "list of all pairs"
+    assert complaint(fine | {"listed": 40, "precision": 0.9}) == ""  # nearly all of them match
 
 
 def test_a_seed_without_a_list_counts_as_nothing_found() -> None:
