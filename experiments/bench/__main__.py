@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-SHARED = ("__init__", "__main__", "claims", "synthetic_rows")  # no benches of their own
+# no benches of their own
+SHARED = ("__init__", "__main__", "claims", "strangers_page", "strangers_tables", "synthetic_rows")
 
 
 def benches() -> dict[str, tuple[str, list[str]]]:

@@ -87,7 +87,7 @@ def answered(folder: Path) -> None:
 def main() -> None:
     import numpy as np
 
-    from pairsieve.demo import synthetic_task
+    from pairsieve.synthetic.task import synthetic_task
     from pairsieve.tasks import save_task
 
     arguments = parser(__doc__)

@@ -23,7 +23,7 @@ BATCH = 16
 
 def chosen(texts: int, pairs: int) -> tuple[Any, Any, Any, Any]:
     """The train and test splits, and ids and labels of the pairs to learn from."""
-    from pairsieve.demo import synthetic_task
+    from pairsieve.synthetic.task import synthetic_task
 
     task = synthetic_task(texts, 0)
     train, rng = task.splits["train"], np.random.default_rng(0)

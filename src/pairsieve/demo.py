@@ -1,193 +1,157 @@
-"""The demo: three strategies spend the same labels on a synthetic collection of questions, in minutes.
+"""The demo: a synthetic table, 400 labels chosen three ways, AP and F1 of the list against labels.
 
-Half of the clusters are the pool to ask about, the other half is the test nobody learns from. Three
-strategies spend the same budget; the table shows what each one's labels were worth over ALL test pairs,
-and what a balanced sample of pairs would have claimed.
+The table of citations is like real ones: identical records, typing errors, abbreviations, missing fields,
+groups of several sizes, and near misses that are no matches. The campaigns get it without its truth and are
+answered as a person would answer, so that nothing but the labels can help them.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pairsieve.campaign import Campaign, create_campaign
+from pairsieve.campaign import Campaign
+from pairsieve.errors import PairsieveError
+from pairsieve.files import write_text
+from pairsieve.library.answers import answer_questions, open_questions
+from pairsieve.library.campaigns import create_campaign
+from pairsieve.library.matches import find_matches
 from pairsieve.measure.figures import exact_figures
-from pairsieve.pairs import AllPairs, Ids, ScoredPairs, pair_rows
 from pairsieve.report.plots import learning_curves
-from pairsieve.scorer import score_space
-from pairsieve.settings import Schedule
-from pairsieve.synthetic import SyntheticQuestions, synthetic_questions
-from pairsieve.tables import write_table
-from pairsieve.tasks import Collection, Split, Task, load_task, save_task
+from pairsieve.synthetic.records import Roughness, group_sizes, synthetic_records
+from pairsieve.synthetic.task import records_task
+from pairsieve.tasks import Split, load_task, save_task
 
-STRATEGIES = ("uncertainty", "static", "random")
-SCHEDULE = Schedule(first_batch=256, growth=1.5, rounds=7)  # 8,236 labels
-
-
-def synthetic_task(texts: int, seed: int) -> Task:
-    """The synthetic questions as a task: clusters shuffled, half of the questions each for train and test."""
-    questions = synthetic_questions(texts, seed)
-    clusters = np.random.default_rng([seed, 1]).permutation(int(questions.cluster.max()) + 1)
-    place = np.empty(len(clusters), np.int64)
-    place[clusters] = np.arange(len(clusters))
-    sizes = np.bincount(questions.cluster, minlength=len(clusters))[clusters]
-    in_train = (np.cumsum(sizes) - sizes / 2 <= len(questions.texts) / 2)[place][questions.cluster]
-    splits = {
-        "train": _split("train", questions, np.flatnonzero(in_train)),
-        "test": _split("test", questions, np.flatnonzero(~in_train)),
-    }
-    provenance = {"source": "pairsieve.synthetic", "texts": len(questions.texts), "seed": seed}
-    return Task("synthetic-questions", "equivalence", splits, provenance, {})
-
-
-def _split(name: str, questions: SyntheticQuestions, rows: Ids) -> Split:
-    keys, texts = ([column[row] for row in rows.tolist()] for column in (questions.keys, questions.texts))
-    side = Collection(keys, texts)
-    space = AllPairs(len(rows))
-    at = np.full(len(questions.texts), -1)
-    at[rows] = np.arange(len(rows))
-    stated = at[np.array(questions.stated_negatives)]
-    inside = (stated >= 0).all(axis=1)
-    negatives = np.unique(space.ids(*stated[inside].T))
-    return Split(name, space, side, side, same_cluster(questions.cluster[rows]), negatives, True)
-
-
-def same_cluster(cluster: Ids) -> Ids:
-    """Sorted ids of all pairs of one collection whose texts share a cluster."""
-    order = np.argsort(cluster, kind="stable")
-    starts = np.flatnonzero(np.diff(cluster[order], prepend=-1))
-    pieces = [np.empty(0, np.int64)]
-    for members in np.split(order, starts[1:]):
-        one, other = np.triu_indices(len(members), 1)
-        pieces.append(AllPairs(len(cluster)).ids(members[one], members[other]))
-    return np.sort(np.concatenate(pieces))
+DEFAULTS = "defaults"
+POINTS = 5  # of the curves, apart from the one before any label
+CHOICES: dict[str, dict[str, Any]] = {  # how pairs are chosen; everything else is as it comes
+    DEFAULTS: {},
+    "nearest first": {"seed_set": "static", "strategy": "static", "rounds": POINTS},
+    "random": {"seed_set": "random", "strategy": "random", "rounds": POINTS},
+}
+SIZES = {2: 0.25, 3: 0.15, 5: 0.12, 10: 0.1, 25: 0.08}  # of groups: share of the records in each
+ROUGHNESS = Roughness(identical=0.25, typo=0.3, abbreviated=0.4, missing=0.2, near_misses=0.35)
 
 
 def run_demo(
-    out: Path,
-    texts: int,
-    seed: int,
-    say: Callable[[str], None],
-    schedule: Schedule = SCHEDULE,
-    **settings: Any,
+    out: Path, records: int, labels: int, seed: int, say: Callable[[str], None], **shared: Any
 ) -> dict[str, Any]:
-    """Write the task, run the campaigns, write the plot and the matches; returns what the table shows."""
-    if not (out / "task" / "task.json").exists():
-        save_task(synthetic_task(texts, seed), out / "task")
-    task = load_task(out / "task")
-    train, test = task.splits["train"], task.splits["test"]
-    total = AllPairs(len(train.left) + len(test.left))
-    positives = len(train.positives) + len(test.positives)
-    say(
-        f"{total.texts:,} synthetic questions: {total.size:,} pairs, one in {total.size / positives:,.0f} "
-        f"matches. {train.space.size:,} pairs to ask about, {test.space.size:,} to measure on."
-    )
+    """Write the table, run the campaigns, write the plot and the matches; returns what the table shows.
+
+    shared: settings of all three campaigns, such as another encoder.
+    """
+    table = synthetic_records("citations", group_sizes(records, SIZES), seed, ROUGHNESS)
+    for name, truth in (("task", True), ("table", False)):
+        if not (out / name / "task.json").exists():
+            save_task(records_task("synthetic-citations", table, truth), out / name)
+    split = load_task(out / "task").splits["all"]
+    one_in = split.space.size / len(split.positives)
+    say(f"{records:,} synthetic citations: {split.space.size:,} pairs, one in {one_in:,.0f} matches.")
     runs: dict[str, list[dict[str, Any]]] = {}
-    campaigns: dict[str, Campaign] = {}
-    for strategy in STRATEGIES:
-        folder = out / strategy
-        if not (folder / "campaign.toml").exists():
-            create_campaign(
-                folder,
-                out / "task",
-                strategy=strategy,
-                schedule=schedule,
-                seed=seed,
-                measure_splits=("test",),
-                seed_set="random" if strategy == "random" else "static",
-                reranker="off",  # strategies are compared by the bi-encoder that chooses
-                **settings,
+    for name, settings in CHOICES.items():
+        folder = out / name.replace(" ", "-")
+        if (folder / "campaign.toml").exists():
+            campaign = Campaign(folder, out / "cache")
+        else:
+            campaign = create_campaign(
+                folder, out / "table", labels=labels, seed=seed, cache=out / "cache", **shared, **settings
             )
-        campaigns[strategy] = Campaign(folder, out / "cache")
-        say(f"{strategy}: {schedule.budget():,} labels in {schedule.rounds} rounds")
-        campaigns[strategy].run(lambda words: say(f"  {words}"))
-        runs[strategy] = [_row(row) for row in campaigns[strategy].status()["rounds"]]
-    best = campaigns["uncertainty"]
-    scan = best.score(test, 0).scan
-    frozen = exact_figures(scan, test.positives, test.stated_negatives)[0].as_json()
-    one_in = test.space.size / len(test.positives)
-    title = f"{test.space.size:,} synthetic pairs, one in {one_in:,.0f} matches"
-    learning_curves(runs, out / "learning-curves.png", title, frozen["average_precision"]["value"])
-    found = _matches(best, train, test)
-    _write_matches(out / "matches.csv", train, test, found)
+        say(f"{name}: {campaign.settings.schedule.budget():,} labels")
+        runs[name] = _answered(campaign, split, out / f"{folder.name}.csv", say)
+    title = f"{split.space.size:,} pairs of synthetic citations, one in {one_in:,.0f} matches"
+    learning_curves(runs, out / "learning-curves.png", title, right=("f1", "F1 of the list of matches"))
     return {
-        "texts": total.texts,
-        "pairs": total.size,
-        "positives": positives,
-        "test_pairs": test.space.size,
-        "test_positives": len(test.positives),
-        "frozen": _row({**frozen, "measures": {"test": frozen}, "labels": 0, "positives": 0}),
-        "strategies": runs,
-        "matches": len(found),
-        "matches_file": str(out / "matches.csv"),
+        "texts": records,
+        "pairs": split.space.size,
+        "positives": len(split.positives),
+        "choices": runs,
+        "matches_file": str(out / f"{DEFAULTS}.csv"),
         "plot": str(out / "learning-curves.png"),
     }
 
 
-def _row(row: dict[str, Any]) -> dict[str, Any]:
-    balanced = row["measures"]["test"]["balanced"]
-    return {
-        "labels": row["labels"],
-        "positives": row["positives"],
-        "average_precision": row["average_precision"]["value"],
-        "precision_at_recall_0.2": row["precision_at_recall"]["0.2"]["value"],
-        "balanced_average_precision": balanced["average_precision"],
-        "balanced_f1": balanced["best_f1"]["value"],
+def _answered(
+    campaign: Campaign, truth: Split, out: Path, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Run a campaign to its end, answered by the truth; figures before the first round and after each."""
+    left, right = truth.left.keys, truth.right.keys
+    matches = {(left[id >> 32], right[id & 0xFFFFFFFF]) for id in truth.positives.tolist()}
+    kept = campaign.folder / "demo.json"  # figures of earlier rounds, where this run resumes one
+    rows: list[dict[str, Any]] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else []
+    every = max(1, campaign.settings.schedule.rounds // POINTS)
+    while True:
+        step = campaign.run()
+        if campaign.latest() == len(rows) * every:
+            rows.append(_figures(campaign, truth, matches, out))
+            write_text(kept, json.dumps(rows))
+            say(_line(rows[-1]))
+        if step.name != "label":
+            return rows
+        asked = [question.pair for question in open_questions(campaign)]
+        answer_questions(campaign, {pair: pair in matches for pair in asked}, who="demo")
+
+
+def _figures(campaign: Campaign, truth: Split, matches: set[tuple[str, str]], out: Path) -> dict[str, Any]:
+    """Labels so far, AP over all pairs, and precision, recall and F1 of the list (0 without one)."""
+    counts = campaign.ledger.counts()
+    round = campaign.latest()
+    scan = campaign.score(campaign.split, round).scan
+    figures, _ = exact_figures(scan, truth.positives, truth.stated_negatives)
+    row: dict[str, Any] = {
+        "labels": sum(count.labelled for count in counts),
+        "positives": sum(count.positives for count in counts),
+        "average_precision": figures.as_json()["average_precision"]["value"],
+        "listed": 0,
+        "precision": None,
+        "recall": 0.0,
+        "f1": 0.0,
     }
-
-
-def _matches(campaign: Campaign, train: Split, test: Split) -> ScoredPairs:
-    """Every pair of the whole collection that the last model gives a probability of at least one half."""
-    scorer, scores = campaign.scorer(), campaign.trainer.scores
-    model = campaign.trainer.model_key(campaign.labels(campaign.latest()))
-    rows = np.concatenate([scores.unit_rows(scorer.matcher, split, model)[0] for split in (train, test)])
-    texts = (*train.left.texts, *test.left.texts)
-    scored = score_space(scorer, AllPairs(len(rows)), (texts, texts), (rows, None), scores.open_scan)
-    pieces: list[tuple[Ids, Any]] = []
-    scored.scan.collect(scorer.even_odds, 2.0, lambda ids, values: pieces.append((ids, values)))
-    ids = np.concatenate([np.empty(0, np.int64), *(piece[0] for piece in pieces)])
-    found = np.concatenate([np.empty(0, np.float32), *(piece[1] for piece in pieces)])
-    return ScoredPairs.of(ids, scorer.probabilities(found))
-
-
-def _write_matches(path: Path, train: Split, test: Split, found: ScoredPairs) -> None:
-    keys, texts = (*train.left.keys, *test.left.keys), (*train.left.texts, *test.left.texts)
-    order = np.lexsort((found.ids, -found.scores))
-    a, b = (rows[order].tolist() for rows in pair_rows(found.ids))
-    columns = {"probability": [f"{probability:.4f}" for probability in found.scores[order].tolist()]}
-    for name, values in (("key", keys), ("text", texts)):
-        for side, rows in (("a", a), ("b", b)):
-            columns[f"{name}_{side}"] = [values[row] for row in rows]
-    write_table(path, dict.fromkeys(columns, "string"), columns)
+    if not round:
+        return row
+    try:
+        found = find_matches(campaign, out)
+    except PairsieveError:  # labels of one kind only: no threshold can be chosen
+        return row
+    listed = {(each["left"], each["right"]) for each in found}
+    hits = len(listed & matches)
+    row |= {"listed": len(listed), "precision": hits / len(listed) if listed else None}
+    return row | {"recall": hits / len(matches), "f1": 2 * hits / (len(listed) + len(matches))}
 
 
 def demo_table(result: dict[str, Any]) -> str:
     """The result for a person."""
-    one_in = result["test_pairs"] / result["test_positives"]
+    one_in = result["pairs"] / result["positives"]
+    runs: dict[str, list[dict[str, Any]]] = result["choices"]
+    names = list(runs)
+    head = "".join(f"{name:>18}" for name in names)
     lines = [
-        f"Test: {result['test_pairs']:,} pairs, one in {one_in:,.0f} matches. Every figure below is exact.",
+        f"{result['pairs']:,} pairs, one in {one_in:,.0f} matches. Figures are exact, over all pairs.",
         "",
-        "                                 matches   all test pairs     what a balanced sample",
-        "                        labels     found       AP    P@R20    would claim: AP     F1",
-        _line("before any label", result["frozen"]),
+        f"{'':>8}{head}",
+        f"{'labels':>8}" + f"{'AP':>11}{'F1':>7}" * len(names),
     ]
-    lines += [_line(name, rows[-1]) for name, rows in result["strategies"].items()]
-    adaptive, random = (result["strategies"][name][-1] for name in ("uncertainty", "random"))
-    chosen = f"{adaptive['positives']:,} were matches when the model chose"
-    lines += [
-        "",
-        f"Of {adaptive['labels']:,} labels, {chosen}, {random['positives']:,} at random.",
-        f"Learning curves: {result['plot']}",
-        f"{result['matches']:,} matches among {result['pairs']:,} pairs: {result['matches_file']}",
-    ]
-    return "\n".join(lines)
-
-
-def _line(name: str, row: dict[str, Any]) -> str:
-    return (
-        f"  {name:<18}{row['labels']:>10,}{row['positives']:>10,}{row['average_precision']:>9.3f}"
-        f"{row['precision_at_recall_0.2']:>9.3f}{row['balanced_average_precision']:>19.3f}{row['balanced_f1']:>7.3f}"
+    for rows in zip(*runs.values()):
+        cells = "".join(f"{row['average_precision']:>11.3f}{_f1(row):>7}" for row in rows)
+        lines.append(f"{rows[0]['labels']:>8,}{cells}")
+    found = ", ".join(f"{rows[-1]['positives']:,} with {name}" for name, rows in runs.items())
+    last = runs[DEFAULTS][-1]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Matches among {last['labels']:,} labels: {found}.",
+            f"AP and F1 against labels: {result['plot']}",
+            f"The list of {last['listed']:,} matches: {result['matches_file']}",
+        ]
     )
+
+
+def _f1(row: dict[str, Any]) -> str:
+    return f"{row['f1']:.3f}" if row["listed"] else "-"
+
+
+def _line(row: dict[str, Any]) -> str:
+    figures = f"{row['positives']:,} of them matches, AP {row['average_precision']:.3f}, F1 {_f1(row)}"
+    return f"  {row['labels']:,} labels, {figures}"

@@ -16,6 +16,7 @@ from pairsieve.measure.figures import digits
 
 FORMATS = ("png", "svg", "pdf")
 INK = {"uncertainty": "#1b6ca8", "adaptive": "#2a9d6f", "static": "#d9822b", "random": "#8a8f98"}
+INK |= {"defaults": INK["uncertainty"], "nearest first": INK["static"]}
 OTHERS = ("#7a4fa3", "#b03a5b", "#4c6a2f", "#555555")
 
 
@@ -48,25 +49,32 @@ def pr_curve(
 
 
 def learning_curves(
-    runs: Mapping[str, Sequence[Mapping[str, Any]]], path: Path, title: str, start: float | None = None
+    runs: Mapping[str, Sequence[Mapping[str, Any]]],
+    path: Path,
+    title: str,
+    start: float | None = None,
+    right: tuple[str, str] = ("positives", "matches found"),
 ) -> None:
-    """AP over all pairs and matches found, by number of labels. `runs`: name -> one row a round."""
+    """AP over all pairs, and another figure, by number of labels. `runs`: name -> one row a round.
+
+    right: the other figure's key in a row, and its words.
+    """
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    figure, (left, right) = _figure(10, 4.2, columns=2)
+    figure, (left, other) = _figure(10, 4.2, columns=2)
     for position, (name, rows) in enumerate(runs.items()):
         color = INK.get(name, OTHERS[position % len(OTHERS)])
         labels = [row["labels"] for row in rows]
         left.plot(labels, [row["average_precision"] for row in rows], "o-", color=color, label=name, lw=2)
-        right.plot(labels, [row["positives"] for row in rows], "o-", color=color, label=name, lw=2)
+        other.plot(labels, [row[right[0]] for row in rows], "o-", color=color, label=name, lw=2)
     if start is not None and not math.isnan(start):
         left.axhline(start, color="#444444", lw=1, ls=":", label="before any label")
     left.set(xlabel="labels", ylabel="average precision over all pairs", ylim=(0, None))
-    right.set(xlabel="labels", ylabel="matches found", ylim=(0, None))
-    for axes in (left, right):
+    other.set(xlabel="labels", ylabel=right[1], ylim=(0, None))
+    for axes in (left, other):
         axes.grid(alpha=0.25, lw=0.5)
         axes.yaxis.set_major_locator(MaxNLocator(6))
-    for axis in (left.xaxis, right.xaxis, right.yaxis):
+    for axis in (left.xaxis, other.xaxis, *([other.yaxis] if right[0] == "positives" else [])):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     left.legend(frameon=False)
     figure.suptitle(title, x=0.01, ha="left", parse_math=False)

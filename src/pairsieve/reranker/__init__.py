@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 
+MOST_CANDIDATES = 4_000_000  # by either cut
+
 
 @dataclass(frozen=True)
 class Cuts:
@@ -80,6 +82,15 @@ class CandidateScans:
         for scan, cut in ((self.cosine, cuts.cosine), (self.mean, cuts.mean)):
             scan.collect(cut, 2.0, lambda ids, scores: pieces.append(ids), desc="candidates")
         return np.unique(np.concatenate([np.empty(0, np.int64), *pieces]))
+
+    def bounded(self, cuts: Cuts) -> Cuts:
+        """The cuts, raised where a collection is so much larger that too many pairs would reach them."""
+        both = ((self.cosine, cuts.cosine), (self.mean, cuts.mean))
+        counts = [int(scan.count_reaching(np.array([cut], np.float32))[0]) for scan, cut in both]
+        if max(counts) <= MOST_CANDIDATES:
+            return cuts
+        most = self.cuts(MOST_CANDIDATES)
+        return Cuts(max(cuts.cosine, most.cosine), max(cuts.mean, most.mean))
 
     def cuts(self, wanted: int) -> Cuts:
         """The lowest cuts, to a thousandth, that at most `wanted` pairs reach each."""
@@ -163,7 +174,7 @@ def rerank(
     """
     read = read or read_texts(space, texts, reranker.vocabulary, reranker.lexical)
     scans = candidate_scans(scan_of, space, rows, read.lexical)
-    ids = scans.reaching(reranker.cuts)
+    ids = scans.reaching(scans.bounded(reranker.cuts))
     more = cross_logits(reranker.cross_encoders, *texts, ids)
     features = describe(read.pieces, ids, (scans.cosine.scores(ids), scans.lexical.scores(ids), *more))
     return {"ids": ids, "logits": reranker.logits(features)}

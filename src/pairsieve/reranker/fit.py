@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pairsieve.models.folds import fold_of
 from pairsieve.numeric import logit, sigmoid
 from pairsieve.pairs import Ids, PairSpace, is_member, pair_rows
-from pairsieve.reranker import Floats, ReadTexts, Reranker, candidate_scans
+from pairsieve.reranker import MOST_CANDIDATES, Floats, ReadTexts, Reranker, candidate_scans
 from pairsieve.reranker.features import describe
 from pairsieve.reranker.linear import fit_linear
 from pairsieve.reranker.trees import COUNT, Features, Logits, fit_trees
@@ -26,8 +26,7 @@ CROSS_FOLDS = 3  # cross-encoders trained, each without a third of the left text
 FEWEST = 3  # labels of either class below which there is nothing to learn
 STACK_SPREAD = 0.5  # prior standard deviation of the weights of a stack, around 1 and 0
 CANDIDATES_A_TEXT = 20  # by either cut
-FEWEST_CANDIDATES = 100_000
-MOST_CANDIDATES = 4_000_000
+FEWEST_CANDIDATES = 50_000
 
 TrainCross = Callable[[Ids, NDArray[np.bool_]], "CrossMatcher"]
 

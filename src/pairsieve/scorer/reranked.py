@@ -2,7 +2,8 @@
 
 Both are log-odds z, mapped to z / (1 + |z|) so that scores lie between -1 and 1. The bi-encoder's part is a
 monotone map of its own score, so counts over all pairs stay exact: those of the underlying scan, less the
-candidates there, plus the candidates by their own scores.
+candidates there, plus the candidates by their own scores. No pair that is not a candidate is given log-odds
+above `HIGHEST`: labels say little of such pairs, and there are millions of them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
     from pairsieve.scan import Scan
 
 _ONE = int(np.float32(2.0).view(np.int32))  # the bits of 2.0: no score of the underlying scan is larger
+
+
+HIGHEST = -2.0  # log-odds of a pair that is not a candidate
+
+
+def below_candidates(log_odds: NDArray[Any]) -> NDArray[np.float64]:
+    """The log-odds z of a pair that is not a candidate, as they count: `HIGHEST - log(1 + exp(-z))`."""
+    lowered: NDArray[np.float64] = HIGHEST - np.logaddexp(0.0, -np.asarray(log_odds, np.float64))
+    return lowered
 
 
 def squash(log_odds: NDArray[Any]) -> Scores:
@@ -85,7 +95,7 @@ class RerankedScan:
 
     def _mapped(self, scores: Scores) -> Scores:
         """The bi-encoder's scores as scores of this scan; monotone."""
-        return squash(self._weight * scores.astype(np.float64) + self._bias)
+        return squash(below_candidates(self._weight * scores.astype(np.float64) + self._bias))
 
     def _lowest(self, thresholds: NDArray[np.float32]) -> NDArray[np.float32]:
         """The lowest underlying float32 score from -2 to 2 that maps to each threshold or above; else 2.

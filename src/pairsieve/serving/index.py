@@ -19,7 +19,7 @@ import numpy as np
 from pairsieve.pairs import AllPairs, CrossPairs, PairSpace, Rows
 from pairsieve.scorer.corrections import Arrays, Corrections, Memo, compute
 from pairsieve.scorer.hubness import competitors, density
-from pairsieve.scorer.reranked import squash
+from pairsieve.scorer.reranked import below_candidates, squash
 from pairsieve.scorer.smoothing import smoothed, smoothed_all
 from pairsieve.serving.held import (
     MOST_SCORES,
@@ -182,7 +182,7 @@ class Index:
             bi_encoder = self.scorer.bi_encoder()
             log_odds = self._reranker.reranker.log_odds(logits, bi_encoder.log_odds(alone))
             near = np.concatenate([near, candidates.rows])
-            both = np.concatenate([bi_encoder.log_odds(scores), log_odds])
+            both = np.concatenate([below_candidates(bi_encoder.log_odds(scores)), log_odds])
             scores = squash(both).astype(np.float64)
         order = np.lexsort((near, -np.round(scores, DECIMALS)))[: count - len(best)]
         scores = np.minimum(scores, 1.0)  # a new text may be nearer to a lonely text than all that are held

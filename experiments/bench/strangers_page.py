@@ -1,0 +1,286 @@
+"""The tables, the picture and the page of the bench of strangers (docs/strangers.md), from stored rows."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.bench.strangers_tables import TABLES
+from pairsieve.files import write_text
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+KEPT = HERE / "results" / "strangers" / "rows.jsonl"
+PAGE, PICTURE = ROOT / "docs" / "strangers.md", "images/strangers.png"
+Row = dict[str, Any]
+
+GOALS = {  # F1 that must hold: with 100 labels, with 400
+    "cora": (0.85, 0.93),
+    "settlements": (0.93, 0.975),
+    "fodors-zagats": (0.97, 0.99),
+    "abt-buy": (0.85, 0.95),
+    "dblp-acm": (0.98, 0.99),
+    "amazon-google": (0.55, 0.72),
+}
+# F1 of peers over all pairs, two cores: dedupe 3.0.3 with 400 labels of its own active learner (mean of two
+# runs), Splink 4.0.17 without labels at 0.9. Quoted from a comparison made outside this repository.
+DEDUPE = {"cora": 0.880, "settlements": 0.978}
+SPLINK = {"cora": 0.82, "settlements": 0.86}
+PEER_LABELS = 400
+LEAST, MOST = 0.1, 0.9  # share of matches wanted in the third batch and later
+HEADINGS = (
+    *("table", "texts", "pairs", "1 match in", "AP before", "AP after", "F1", "precision", "recall"),
+    *("matches per batch, %", "seconds"),
+)
+
+HEAD = """# Tables of strangers
+
+Written by `python -m experiments.bench.strangers --page` from `experiments/bench/results/strangers`; no
+figure is typed by hand but those of the peers. Every table is run as a new user would: `init --labels N`,
+`run`, `match`, no other option, the bundled encoder, on CPUs. Labels come from the truth, unless the table
+says otherwise. AP is average precision over **all** pairs, before the first label and after the last.
+Precision, recall and F1 are those of the list that `match` writes, over all pairs, counted by code that
+shares nothing with the product. Figures are means over seeds; a cell without a list counts as F1 0. What the
+tables are: [below](#the-tables).
+"""
+PEERS = f"""dedupe 3.0.3 with {PEER_LABELS} labels chosen by its own active learner and Splink 4.0.17 without
+labels were run on two of the tables, on two cores, against the same truth
+(quoted; not run by this bench). Their fields: cora title, author,
+venue, publisher, pages, volume, year; settlements label, place, source.
+"""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The rows of one table and number of labels over all seeds."""
+
+    table: str
+    labels: int
+    rows: Sequence[Row]
+
+    def mean(self, figure: str) -> float | None:
+        """The mean over seeds that have the figure. A cell without a list counts as F1 0."""
+        values = [row.get(figure) for row in self.rows]
+        if figure == "f1":
+            values = [0.0 if value is None else value for value in values]
+        known = [value for value in values if value is not None]
+        return statistics.mean(known) if known else None
+
+    def spread(self) -> tuple[float, float]:
+        """The lowest and the highest F1."""
+        values = [row.get("f1") or 0.0 for row in self.rows]
+        return min(values), max(values)
+
+    def batch_shares(self) -> list[float | None]:
+        """Share of matches by batch, over all seeds together."""
+        batches = [row.get("batches", []) for row in self.rows]
+        found = []
+        for place in range(max(map(len, batches), default=0)):
+            there = [each[place] for each in batches if place < len(each)]
+            count = sum(labels for labels, _ in there)
+            found.append(sum(matches for _, matches in there) / count if count else None)
+        return found
+
+    def cells(self) -> list[str]:
+        """The line of the table."""
+        first = next((row for row in self.rows if "texts" in row), None)
+        size = ["", "", ""]
+        if first is not None:
+            left, right = first["texts"]
+            size[0] = f"{left:,}" if first["one_table"] else f"{left:,} × {right:,}"
+            size[1] = f"{first['pairs']:,}"
+            size[2] = f"{first['pairs'] / first['matches']:,.0f}" if first["matches"] else "none"
+        figures = [
+            _number(self.mean(name)) for name in ("ap_before", "ap_after", "f1", "precision", "recall")
+        ]
+        shares = " ".join("?" if share is None else f"{100 * share:.0f}" for share in self.batch_shares())
+        seconds = self.mean("seconds")
+        return [self.table, *size, *figures, shares, "" if seconds is None else f"{seconds:,.0f}"]
+
+
+def summaries(rows: Sequence[Row]) -> list[Summary]:
+    """One for each table and number of labels, edge cases left out, in the order of the tables."""
+    groups: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        if not row["edge"]:
+            groups.setdefault((row["table"], row["labels"]), []).append(row)
+    return [Summary(table, labels, found) for (table, labels), found in groups.items()]
+
+
+def as_text(rows: Sequence[Row]) -> str:
+    """All that is stored, for a terminal: one table a budget, the edge cases, and what does not hold."""
+    parts = []
+    found = summaries(rows)
+    for labels in sorted({each.labels for each in found}):
+        lines = [each.cells() for each in found if each.labels == labels]
+        parts.append(f"{labels:,} labels\n" + _aligned([list(HEADINGS), *lines]))
+    edge = _edge_lines(rows)
+    if edge:
+        parts.append("Edge cases\n" + _aligned([["table", "labels", "seed", "outcome", "in words"], *edge]))
+    parts.append("\n".join(["What does not hold:", *(f"  {line}" for line in failures(rows) or ["nothing"])]))
+    return "\n\n".join(parts)
+
+
+def failures(rows: Sequence[Row]) -> list[str]:
+    """Cells with an outcome that must not be, and figures below what is asked, each in a line."""
+    lines = []
+    for row in rows:
+        name = f"{row['table']}, {row['labels']:,} labels, seed {row['seed']}"
+        allowed = ("ok", "refused") if row["edge"] else ("ok",)
+        if row["outcome"] not in allowed:
+            words = f" ({' '.join(row['words'].split())[-200:]})" if row.get("words") else ""
+            lines.append(f"{name}: {row['outcome']}{words}")
+    for each in summaries(rows):
+        name = f"{each.table}, {each.labels:,} labels"
+        goal = dict(zip((100, 400), GOALS.get(each.table, ()))).get(each.labels)
+        f1, before, after = each.mean("f1"), each.mean("ap_before"), each.mean("ap_after")
+        if goal is not None and f1 is not None and f1 < goal:
+            lines.append(f"{name}: F1 {f1:.3f}, asked {goal}")
+        if each.labels >= 400 and before is not None and after is not None and after < before:
+            lines.append(f"{name}: AP fell from {before:.3f} to {after:.3f}")
+        outside = [
+            f"{100 * share:.0f} % in batch {place}"
+            for place, share in enumerate(each.batch_shares(), 1)
+            if each.labels >= 400 and place > 2 and share is not None and not LEAST <= share <= MOST
+        ]
+        if outside:
+            lines.append(f"{name}: matches {', '.join(outside)}")
+    return lines
+
+
+# ── the page ────────────────────────────────────────────────────────────────────────────────────
+
+
+def write(rows: Sequence[Row] | None) -> None:
+    """Keep the rows (None: those kept before) and write the page and its picture from them."""
+    if rows is None:
+        rows = [json.loads(line) for line in KEPT.read_text(encoding="utf-8").splitlines()]
+    else:
+        KEPT.parent.mkdir(parents=True, exist_ok=True)
+        private = ("traceback", "words")  # of a failure: they may name folders of the machine
+        kept = [{k: v for k, v in row.items() if k not in private or row["edge"]} for row in rows]
+        write_text(KEPT, "".join(json.dumps(row) + "\n" for row in kept))
+    draw(rows, PAGE.parent / PICTURE)
+    write_text(PAGE, page_text(rows))
+    print(f"{PAGE.relative_to(ROOT)}: {len(rows):,} cells")
+
+
+def page_text(rows: Sequence[Row]) -> str:
+    found = summaries(rows)
+    seeds = sorted({row["seed"] for row in rows})
+    parts = [HEAD, f"Seeds: {', '.join(map(str, seeds))}.\n", _f1_table(found), PEERS]
+    parts.append(f"![F1 of the list against labels, by table]({PICTURE})\n")
+    for labels in sorted({each.labels for each in found}):
+        lines = [each.cells() for each in found if each.labels == labels]
+        parts.append(f"## {labels:,} labels\n\n" + _markdown(HEADINGS, lines))
+    parts.append("## Edge cases\n\nA list, or an error in words; never a traceback.\n")
+    parts.append(_markdown(("table", "labels", "seed", "outcome", "in words"), _edge_lines(rows)))
+    wanting = failures(rows)
+    parts.append("## What does not hold yet\n" if wanting else "")
+    parts.append("".join(f"- {line}\n" for line in wanting))
+    kinds = [[t.name, "real" if t.file else "synthetic", t.about] for t in TABLES.values()]
+    parts.append("## The tables\n\n" + _markdown(("table", "kind", "what is awkward"), kinds))
+    return "\n".join(part for part in parts if part)
+
+
+def _f1_table(found: Sequence[Summary]) -> str:
+    """F1 by table and number of labels, with the peers."""
+    budgets = sorted({each.labels for each in found})
+    at = {(each.table, each.labels): each for each in found}
+    lines = []
+    for table in dict.fromkeys(each.table for each in found):
+        line = [table]
+        for labels in budgets:
+            line.append(_number(at[table, labels].mean("f1")) if (table, labels) in at else "")
+        lines.append([*line, _number(DEDUPE.get(table)), _number(SPLINK.get(table))])
+    heads = ("F1 of the list, labels:", *(f"{labels:,}" for labels in budgets))
+    return _markdown((*heads, f"dedupe, {PEER_LABELS}", "Splink, none"), lines)
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """F1 against labels, a small panel for each table; the band runs from the lowest seed to the highest."""
+    from matplotlib.figure import Figure
+
+    from pairsieve.report.plots import INK, save
+
+    found = summaries(rows)
+    names = list(dict.fromkeys(each.table for each in found))
+    if not names:
+        return
+    columns = min(5, len(names))
+    lines = -(-len(names) // columns)
+    figure = Figure(figsize=(2.4 * columns, 2.0 * lines + 0.4), layout="constrained")
+    panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    for panel in panels[len(names) :]:
+        panel.set_visible(False)
+    for panel, name in zip(panels, names):
+        points = sorted((each for each in found if each.table == name), key=lambda each: each.labels)
+        labels = [each.labels for each in points]
+        low, high = zip(*(each.spread() for each in points))
+        panel.fill_between(labels, low, high, color=INK["uncertainty"], alpha=0.2, lw=0)
+        panel.plot(
+            labels, [each.mean("f1") or 0.0 for each in points], "o-", color=INK["uncertainty"], ms=3, lw=1.5
+        )
+        if name in DEDUPE:
+            panel.plot([PEER_LABELS], [DEDUPE[name]], "x", color=INK["static"], label="dedupe")
+        panel.set(ylim=(0, 1.03), xscale="log")
+        panel.set_title(name, fontsize=8, loc="left", parse_math=False)
+        panel.grid(alpha=0.25, lw=0.5)
+        panel.set_xticks(sorted({each.labels for each in found}))
+        panel.minorticks_off()
+        panel.tick_params(labelsize=7)
+        panel.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        if name in DEDUPE:
+            panel.legend(frameon=False, fontsize=7, loc="lower right")
+    figure.supxlabel("labels", fontsize=9)
+    figure.supylabel("F1 of the list, all pairs", fontsize=9)
+    save(figure, path)
+
+
+# ── small helpers ───────────────────────────────────────────────────────────────────────────────
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _edge_lines(rows: Sequence[Row]) -> list[list[str]]:
+    lines = []
+    for row in rows:
+        if row["edge"]:
+            words = row.get("words") or (
+                f"{row['listed']:,} of {row['pairs']:,} pairs listed, {row['matches']:,} match"
+                if "listed" in row
+                else ""
+            )
+            own = [row["table"], f"{row['labels']:,}", str(row["seed"]), row["outcome"]]
+            lines.append([*own, " ".join(words.split())])
+    return lines
+
+
+def _markdown(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rows = [
+        heads,
+        ["---"] + ["---:" if _numeric(heads[at]) else "---" for at in range(1, len(heads))],
+        *lines,
+    ]
+    return "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in rows) + "\n"
+
+
+def _numeric(head: str) -> bool:
+    return head not in ("kind", "what is awkward", "outcome", "in words", "matches per batch, %")
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
+    shown = []
+    for line in lines:
+        cells = [
+            cell.ljust(w) if at == 0 else cell.rjust(w) for at, (cell, w) in enumerate(zip(line, widths))
+        ]
+        shown.append("  ".join(cells).rstrip())
+    return "\n".join(shown)
