@@ -169,6 +169,12 @@ class CampaignSettings:
     transitivity: bool = _setting(
         False, "infer labels that follow from others instead of asking; one collection only", _FLAG
     )
+    measuring_share: float | None = _setting(
+        None,
+        "share of each batch from round 2 on that is drawn from all pairs with known chances, to measure and "
+        "not to train; left out: 0.1, paper's recipe 0",
+        _number(0, 0.9, optional=True),
+    )
     stop_when: str = _setting(
         "", 'stop early by a rule such as "positives < 5% and labels >= 5000"', _ANY_TEXT
     )
@@ -189,6 +195,13 @@ class CampaignSettings:
         """The strategy of round 1, where the later one needs a model."""
         usual = "static" if self.recipe == "paper" else "spread"
         return usual if self.seed_set == "auto" else self.seed_set
+
+    def measuring_labels(self, round: int) -> int:
+        """How many labels of a round are drawn to measure by."""
+        share = self.measuring_share
+        if share is None:
+            share = 0.0 if self.recipe == "paper" or self.search != "exact" else 0.1
+        return 0 if round == 1 else math.floor(share * self.schedule.batches()[round - 1] + 0.5)
 
     def task_folder(self, campaign_folder: Path) -> Path:
         """The task's folder, found from the campaign's."""

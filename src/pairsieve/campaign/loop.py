@@ -18,9 +18,18 @@ import numpy as np
 from pairsieve.advice import Advice, SavedSelection, advise_after, stop_reason
 from pairsieve.advice.features import frozen_rows, similarity_features
 from pairsieve.artifacts import ArtifactStore, labels_digest, load_array
+from pairsieve.audit.run import ScoredSplit
 from pairsieve.campaign.checks import check_settings
 from pairsieve.campaign.figures import read_sealed, round_line, settings_digest, write_sealed
 from pairsieve.campaign.inference import infer_labels, unaskable_pairs
+from pairsieve.campaign.measuring import NAME as MEASURING
+from pairsieve.campaign.measuring import (
+    counts_with_measuring,
+    draw_measuring,
+    estimated_figures,
+    is_drawn,
+    open_measuring,
+)
 from pairsieve.campaign.notebook import campaign_html
 from pairsieve.campaign.scoring import SplitScorer, Stopwatch
 from pairsieve.campaign.selecting import selection_folder, selection_info
@@ -208,6 +217,7 @@ class Campaign:
             while True:
                 step = self._next()
                 if step.name == "choose":
+                    self._draw(step.round)
                     selection = self.selection(step.round, self._unaskable(None))
                     advice = self._advise(step.round - 1, selection) if step.round > 1 else None
                     if advice and (reason := self._stop_reason(advice)):
@@ -215,7 +225,7 @@ class Campaign:
                     self._ask(step.round, selection)
                 elif step.name == "label":
                     self._answer(step.round)
-                    if len(self.ledger.open_questions(step.round, "train")):
+                    if self._next().name == "label":
                         return self._next()
                 elif step.name == "train":
                     self._watch.seconds.clear()
@@ -235,14 +245,16 @@ class Campaign:
 
     def _next(self) -> Step:
         measured = self.figures().keys() - self.stale_rounds().keys()
-        return next_step(self.ledger.counts(), measured, self.settings.schedule.rounds)
+        return next_step(counts_with_measuring(self.ledger), measured, self.settings.schedule.rounds)
 
     # ── one round: choose, ask, train, measure, advise ──────────────────────────────────────────
 
     def selection(self, round: int, unaskable: Ids | None = None) -> Path:
         """The folder of the pairs chosen for a round, with what the model that chose them said before."""
         if unaskable is None:
-            unaskable = self._unaskable(round - 1)
+            drawn = self.ledger.questions(round, "audit")
+            mine = [name.startswith(MEASURING) for name in drawn.strategy]
+            unaskable = np.union1d(self._unaskable(round - 1), drawn.ids[np.array(mine, bool)])
         labels = self.labels(round - 1)
         shares = [
             (count.positives + 0.5) / (count.labelled + 1.0)
@@ -250,6 +262,17 @@ class Campaign:
             if 1 < count.round < round and count.labelled
         ]
         return selection_folder(self.trainer, self.settings, labels, round, unaskable, shares)
+
+    def _draw(self, round: int) -> None:
+        """Ask the measuring share of a round, before its pairs are chosen: these are other ones."""
+        count = self.settings.measuring_labels(round)
+        if count and not is_drawn(self.ledger, round):
+            scored = self._scored_split(round - 1)
+            draw_measuring(self.ledger, self.split, scored, round, count, self.settings.seed)
+
+    def _scored_split(self, round: int) -> ScoredSplit:
+        scored = self.score(self.split, round)
+        return ScoredSplit(scored.scan, scored.scorer.probabilities, scored.scorer.even_odds)
 
     def extend(self, labels: int) -> None:
         """Plan at least so many labels more, in further rounds as the schedule goes on."""
@@ -295,6 +318,9 @@ class Campaign:
                     self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
         if self.settings.transitivity:
             infer_labels(self.ledger, self.split.space, round)
+        for source in self.sources():
+            if len(batch := open_measuring(self.ledger, round)):
+                self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
 
     def sources(self) -> list[LabelSource]:
         """Who answers, in turn: the truth, where the task has it; people and files have their own doors."""
@@ -317,7 +343,7 @@ class Campaign:
             with self._watch.timed("measure"):
                 found, _ = exact_figures(scored.scan, split.positives, split.stated_negatives)
             measures[split.name] = {**found.as_json(), "held_out": not shared_pairs(self.split, split)}
-        counts = [count for count in self.ledger.counts() if count.round <= round]
+        counts = [count for count in counts_with_measuring(self.ledger) if count.round <= round]
         seconds: dict[str, float] = {"embed": 0.0, **info["seconds"]}
         for phase, spent in self._watch.seconds.items():
             seconds[phase] = seconds.get(phase, 0.0) + spent
@@ -337,6 +363,10 @@ class Campaign:
             "basis": {"labels": self._labels_digest(round), "settings": self._settings_digest},
             "seconds": {phase: float(np.round(spent, 3)) for phase, spent in seconds.items()},
         }
+        if self.settings.measuring_labels(round):
+            with self._watch.timed("measure"):
+                own = self._scored_split(round)
+                row["estimated"] = estimated_figures(self.ledger, own, round, self.settings.seed)
         write_sealed(self._round_file("round", round), row)
         return row
 
@@ -417,7 +447,7 @@ class Campaign:
         step, settings, figures = self.step(), self.settings, self.figures()
         stale = self.stale_rounds()
         rounds, labels, positives = [], 0, 0
-        for count in self.ledger.counts():
+        for count in counts_with_measuring(self.ledger):
             labels, positives = labels + count.labelled, positives + count.positives
             row: dict[str, Any] = {"round": count.round, "labels": labels, "positives": positives}
             row |= {"open": count.open, "inferred": count.inferred}

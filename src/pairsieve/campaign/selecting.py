@@ -49,7 +49,7 @@ def selection_folder(
         "asked": array_digest(unaskable),
         "model": trainer.model_key(labels) or trainer.learner.fingerprint,
         "seed": settings.seed,
-        "budget": settings.schedule.batches()[round - 1],
+        "budget": _chosen_labels(settings, round),
     }
     if trainer.store.find("selection", key) is None:
         trainer.scorer(labels)
@@ -106,7 +106,7 @@ def _select(
         reranked,
         trainer.lexical_search,
     )
-    budget = settings.schedule.batches()[round - 1]
+    budget = _chosen_labels(settings, round)
     chosen = strategy.run(view, budget, generator_for(settings.seed, round, "select"))
     _check(strategy.name, chosen, budget, unaskable, trainer.split.space)
     embed = trainer.scores.watch.seconds.get("embed", 0.0)
@@ -124,6 +124,11 @@ def _select(
         "seconds": {"embed": embed, "select": time.perf_counter() - began - embed},
     }
     (folder / "selection.json").write_text(json.dumps(info))
+
+
+def _chosen_labels(settings: CampaignSettings, round: int) -> int:
+    """The labels of a round that its strategy chooses."""
+    return settings.schedule.batches()[round - 1] - settings.measuring_labels(round)
 
 
 def _boundary(settings: CampaignSettings, learner: str, shares: list[float]) -> float:
