@@ -15,7 +15,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,check]'
 	touch $@
 
-demo: install          ## the method on a synthetic collection: table, learning curves, matches
+demo: install          ## the method on a synthetic table: AP and F1 against labels, plot, matches
 	$(BIN)/pairsieve demo --out demo-out
 
 test: install          ## every test that needs no GPU
@@ -37,6 +37,7 @@ docs: install          ## docs/cli.md and docs/settings.md from the code, the ot
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m experiments page
 	$(BIN)/python -m experiments.bench.performance
+	$(BIN)/python -m experiments.bench.strangers --page
 
 clean:
 	rm -rf $(VENV) demo-out .pytest_cache .mypy_cache .ruff_cache

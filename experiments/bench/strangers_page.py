@@ -158,6 +158,9 @@ def failures(rows: Sequence[Row]) -> list[str]:
 def write(rows: Sequence[Row] | None) -> None:
     """Keep the rows (None: those kept before) and write the page and its picture from them."""
     if rows is None:
+        if not KEPT.exists():
+            print(f"{KEPT.relative_to(ROOT)}: no rows are kept yet; run the bench, then --out FOLDER --page.")
+            return
         rows = [json.loads(line) for line in KEPT.read_text(encoding="utf-8").splitlines()]
     else:
         KEPT.parent.mkdir(parents=True, exist_ok=True)
