@@ -15,7 +15,9 @@ _SPLIT = Option(None, "--split", help="The split to match. [all, or the campaign
 _PRECISION = Option(None, "--precision", help="The longest list with this precision.")
 _RECALL = Option(None, "--recall", help="The shortest list with this recall.")
 _THRESHOLD = Option(None, "--threshold", help="Every pair with this score or more.")
-_F1 = Option(False, "--f1", help="The list with the best F1 (the default).")
+_F1 = Option(
+    False, "--f1", help="All pairs above the threshold with the best F1, whether they make groups or not."
+)
 _SOURCE = Option(
     None,
     "--from",
@@ -135,6 +137,7 @@ def match_words(found: dict[str, Any]) -> str:
         )
     sure = f" ({found['labelled']:,} pairs labelled as matches among them)" if found["labelled"] else ""
     one = ", at most one a text" if found["one_to_one"] else ""
+    one = ", the pairs inside groups" if found["grouped"] else one
     listed = f"{found['matches']:,} matches{one}{sure}" if found["matches"] else "no pair is listed"
     lines.append(f"{found['out']}: {listed}.")
     if "truth" in found:

@@ -38,14 +38,17 @@ def find_matches(
     search: str = "exact",
     distil: Folder | None = None,
     one_to_one: bool = False,
+    f1: bool = False,
     texts: bool = False,
     scores_only: bool = False,
     say: Say = lambda message: None,
 ) -> MatchList:
-    """Write every pair above a threshold to `out` (the campaign's matches.csv), best first.
+    """Write the matches to `out` (the campaign's matches.csv), best first: every pair above a threshold.
 
     The threshold is that of the best F1, or of the precision, recall or count you want, or a given one; it is
-    chosen on labels, dev or an audit (`source`), never on test. A precision or recall is shown with
+    chosen on labels, dev or an audit (`source`), never on test. Where nothing is asked for, the matches of
+    one collection are the pairs inside its groups, as `find_clusters` finds them; f1: those above the
+    threshold all the same. A precision or recall is shown with
     `confidence` by at most `check_labels` labels asked for it; while people owe them, `waiting` says how many
     and nothing is written: call it again. Rows have left, right, score, probability.
     collection: new texts, or a table, in place of the task's (`right`: of its right); a table is read as the
@@ -58,8 +61,12 @@ def find_matches(
     _check_search(search)
     target = target_from(precision, recall, count, threshold)
     campaign = open_campaign(campaign)
-    options = ListOptions(source, search, one_to_one, texts, not scores_only, check_labels, confidence)
     listed = _split_of(campaign, split, collection, right, (text, template, key), say)
+    asked = any(given is not None for given in (precision, recall, count, threshold))
+    grouped = listed.space.symmetric and not (asked or f1 or one_to_one or scores_only or search != "exact")
+    options = ListOptions(
+        source, search, one_to_one, texts, not scores_only, check_labels, confidence, grouped
+    )
     path = campaign.folder / "matches.csv" if out is None else Path(out)
     figures = find_matches(campaign, listed, path, target, options)
     if distil is not None:

@@ -36,7 +36,7 @@ from pairsieve.matches.clusters import (
 from pairsieve.matches.listing import NO_ROOM, NUMBERS, Known, check_out, first_pairs, list_bands, write_list
 from pairsieve.matches.ranking import Ranking, rank
 from pairsieve.matches.threshold import OperatingPoint, Target, choose_threshold, point_through
-from pairsieve.pairs import Ids, ScoredPairs, Scores, is_member, pair_rows
+from pairsieve.pairs import Ids, Rows, ScoredPairs, Scores, is_member, pair_rows
 from pairsieve.scorer import ScoredSpace
 from pairsieve.tables import write_table
 from pairsieve.tasks import Collection, Split
@@ -61,6 +61,7 @@ class ListOptions:
     known: bool = True  # labelled matches stay in the list, labelled non-matches out of it
     check_labels: int = 100  # asked for at most, to show that the list has the precision or recall wanted
     confidence: float = 0.95  # of that
+    grouped: bool = False  # the pairs inside the groups of `find_clusters`, not all above the threshold
 
 
 BEST_F1, DEFAULTS = Target(), ListOptions()
@@ -99,6 +100,8 @@ def find_matches(
     bands = list_bands(campaign.store, key, ranking, point.threshold, known)
     if options.one_to_one:
         bands = _assigned(ranking, bands, point.threshold, known)
+    elif options.grouped:
+        bands = _inside_groups(ranking, _groups(ranking, point.threshold, known)[0], known)
     if target.kind == "count":
         bands = first_pairs(bands, int(target.value))
     rows, found, labelled = write_list(
@@ -116,6 +119,7 @@ def find_matches(
         "matches": rows,
         "labelled": labelled,
         "one_to_one": options.one_to_one,
+        "grouped": options.grouped,
         **({"truth": _against_truth(ranking, point, rows, found, known)} if _measurable(split) else {}),
     }
 
@@ -127,12 +131,8 @@ def find_clusters(
     check_out(out)
     check_equivalence(split.space, campaign.task.relation, str(campaign.folder))
     round, ranking, known, expected, point = _ranked(campaign, split, target, options)
-    pieces: list[Ids] = [np.empty(0, np.int64)]
-    ranking.collect(point.threshold, 1e30, lambda ids, scores: pieces.append(ids))
-    pairs = np.concatenate(pieces)
+    group, pairs = _groups(ranking, point.threshold, known)
     rows = np.asarray(ranking.scored.corrected.rows[0], np.float32)
-    threshold, reranked = _in_base_scores(ranking.scored, point.threshold)
-    group = guarded_clusters(rows, pairs, threshold, known.matches, known.others, reranked)
     chained = components(len(split.left), np.union1d(pairs, known.matches))
     chosen = representatives(rows, group)
     _write_groups(out, split.left, group, chosen, options.texts)
@@ -154,7 +154,7 @@ def find_clusters(
     ids, labels = campaign.ledger.labels(through=round)
     if split is campaign.split and not _measurable(split) and len(ids):
         # Without the labels themselves: groups that were told the answers would agree with them.
-        alone = guarded_clusters(rows, pairs, threshold, reranked=reranked)
+        alone, _ = _groups(ranking, point.threshold, Known.nothing())
         figures["labels"] = against_labels(alone, ids[labels], ids[~labels]).as_json()
     return figures
 
@@ -190,6 +190,33 @@ def _about(campaign: Campaign, split: Split, round: int, ranking: Ranking) -> di
         },
         "search": {"method": ranking.method, "recall": ranking.recall.as_json() if ranking.recall else None},
     }
+
+
+def _groups(ranking: Ranking, threshold: float, known: Known) -> tuple[Rows, Ids]:
+    """The group of each text, by average linkage down to a threshold, and the pairs above it."""
+    pieces: list[Ids] = [np.empty(0, np.int64)]
+    ranking.collect(threshold, 1e30, lambda ids, scores: pieces.append(ids))
+    pairs = np.concatenate(pieces)
+    rows = np.asarray(ranking.scored.corrected.rows[0], np.float32)
+    level, reranked = _in_base_scores(ranking.scored, threshold)
+    return guarded_clusters(rows, pairs, level, known.matches, known.others, reranked), pairs
+
+
+def _inside_groups(ranking: Ranking, group: Rows, known: Known) -> Iterator[ScoredPairs]:
+    """Every pair inside a group, best first, less those labelled as no matches."""
+    order = np.argsort(group, kind="stable")
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    pieces: list[Ids] = [known.matches]
+    for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(order)]):
+        if last - first > 1:
+            one, other = np.triu_indices(last - first, 1)
+            members = np.sort(order[first:last])
+            pieces.append(ranking.split.space.ids(members[one], members[other]))
+    ids = np.unique(np.concatenate(pieces))
+    ids = ids[~is_member(ids, known.others)]
+    scores = ranking.scores(ids)
+    best = np.lexsort((ids, -scores))
+    yield ScoredPairs(ids[best], scores[best])
 
 
 def _in_base_scores(scored: ScoredSpace, threshold: float) -> tuple[float, tuple[Ids, Any] | None]:
