@@ -110,7 +110,9 @@ def parse_job(words: str) -> list[Job]:
             remedy=f"Write KEY=VALUE with the keys {', '.join(_KEYS)}",
         )
     task, start = Path(given["task"]), Path(given["start"])
-    schedule = Schedule(first_batch=int(given.get("first_batch", 2048)), rounds=int(given.get("rounds", 4)))
+    schedule = Schedule(
+        first_batch=int(given.get("first_batch", 2048)), growth=1.5, rounds=int(given.get("rounds", 4))
+    )
     first = int(given.get("first_seed", 0))
     named = " ".join(f"{key}={Path(value).name}" for key, value in given.items())  # no path of this machine
     runs = [UNTRAINED]

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.pairs import Ids, Mask, PairSpace, pair_rows
-from pairsieve.reranker.trees import Features
+from pairsieve.reranker.trees import Features, over_rows
 
 _MOST_TEXTS = 1 << 16  # texts that are kept taken apart, about a kilobyte each
 _WORD = re.compile(r"[^\W_]+")
@@ -201,7 +201,8 @@ def describe(
         cosine, shares = _agreement(pieces, kind, left, right)
         columns += [cosine, *shares, *leads.of(len(scores) + kind, cosine)]
     numbers = np.empty((len(ids), 3), np.float64)
-    compare_numbers(*pieces.numbers[0], *pieces.numbers[1], left, right, numbers)
+    both = *pieces.numbers[0], *pieces.numbers[1]
+    over_rows(len(ids), lambda at: compare_numbers(*both, left[at], right[at], numbers[at]))
     columns += [*numbers.T, np.abs(pieces.lengths[0][left] - pieces.lengths[1][right])]
     return np.stack(columns, axis=1).astype(np.float32)
 
@@ -303,7 +304,7 @@ def _agreement(
         sums = np.concatenate([[0.0], np.cumsum(rarity[columns] ** 2)])
         square.append(sums[starts[1:]] - sums[starts[:-1]])
     common = np.empty(len(left), np.float64)
-    add_common(*one, *other, rarity, left, right, common)
+    over_rows(len(left), lambda at: add_common(*one, *other, rarity, left[at], right[at], common[at]))
     weights = np.maximum(square[0][left], 1e-12), np.maximum(square[1][right], 1e-12)
     shares = [common / weights[0], common / weights[1]]
     if pieces.space.symmetric:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+_ROWS_AT_ONCE = 1 << 15  # that a thread takes
 
 Features = NDArray[np.float32]
 Logits = NDArray[np.float64]
@@ -37,8 +39,9 @@ class Trees:
         from pairsieve.reranker.kernel import add_leaves
 
         out: Logits = np.zeros(len(features))
-        # In the order of the fields, as the loop takes them.
-        add_leaves(np.ascontiguousarray(features, np.float32), *self.arrays().values(), out)
+        rows, nodes = np.ascontiguousarray(features, np.float32), self.arrays().values()
+        # The arrays in the order of the fields, as the loop takes them.
+        over_rows(len(rows), lambda at: add_leaves(rows[at], *nodes, out[at]))
         rate = np.clip(out / max(len(self.roots), 1), _SURE, 1.0 - _SURE)
         logits: Logits = np.log(rate / (1.0 - rate))
         return logits
@@ -77,6 +80,17 @@ def fit_trees(features: Features, labels: NDArray[np.bool_], seed: int, count: i
         np.where(leaf, 0, joined("children_right") + offset).astype(np.int64),
         counts[:, 1] / counts.sum(axis=1),
     )
+
+
+def over_rows(count: int, work: Callable[[slice], None]) -> None:
+    """`work` on pieces of so many rows, on all cores where there are many; compiled loops release the GIL."""
+    pieces = [slice(first, first + _ROWS_AT_ONCE) for first in range(0, count, _ROWS_AT_ONCE)]
+    if len(pieces) == 1:
+        work(pieces[0])
+    elif pieces:
+        from pairsieve.scan.threads import cores, in_threads
+
+        in_threads(min(cores(), len(pieces)), pieces, work)
 
 
 @contextlib.contextmanager
