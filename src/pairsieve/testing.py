@@ -50,7 +50,7 @@ class SyntheticView:
 
     def text_numbers(self) -> tuple[Ids, Ids]:
         left, right = self.space.shape  # the last text of a side reads as its first
-        return np.arange(left) % (left - 1), np.arange(right) % (right - 1)
+        return np.arange(left) % max(left - 1, 1), np.arange(right) % max(right - 1, 1)
 
     def static(self, count: int) -> ScoredPairs:
         return self.cosines.without(self.asked).best(count)
