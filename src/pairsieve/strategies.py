@@ -60,13 +60,12 @@ def uncertainty(view: RoundView, budget: int, rng: np.random.Generator) -> Selec
     matches = int(view.labels.sum())
     if min(matches, len(view.labels) - matches) < FEWEST_OF_A_CLASS:
         return _other_class(view, budget, rng, mostly_matches=2 * matches > len(view.labels))
-    free = view.space.size - len(view.asked)
-    _enough(budget, free, "pairs")
-    pool = min(POOL * budget, free)
-    near = view.closest(view.boundary, pool)
-    while pool < free and _new_texts(view, near.ids).sum() < budget:  # copies fill the pool
-        pool = min(POOL * pool, free)
-        near = view.closest(view.boundary, pool)
+    _enough(budget, view.space.size - len(view.asked), "pairs")
+    pool = POOL * budget
+    near = view.closest(view.boundary, pool, fewest=budget)
+    while len(near) == pool and _new_texts(view, near.ids).sum() < budget:  # copies fill the pool
+        pool *= POOL
+        near = view.closest(view.boundary, pool, fewest=budget)
     above = near.scores.astype(np.float64) - view.boundary
     # From either side in turn: where the boundary is off, a batch from its one side would be of one class.
     turn = np.empty(len(above))
@@ -142,9 +141,7 @@ def _varied(view: RoundView, ids: Ids, budget: int, texts_apart: bool = True) ->
         rest = more[~np.isin(more, taken)]
         taken = np.concatenate([taken, rest[: budget - len(taken)]])
     if len(taken) < budget:
-        free = view.space.size - len(view.asked)
-        _enough(budget, free, "pairs")
-        rest = view.static(min(budget + len(taken), free)).ids
+        rest = view.static(budget).ids
         taken = np.concatenate([taken, rest[~np.isin(rest, taken)][: budget - len(taken)]])
     return np.sort(taken)
 

@@ -41,7 +41,7 @@ class SyntheticView:
     def best(self, count: int) -> ScoredPairs:
         return self.logits.without(self.asked).best(count)
 
-    def closest(self, logit: float, count: int) -> ScoredPairs:
+    def closest(self, logit: float, count: int, fewest: int | None = None) -> ScoredPairs:
         return self.logits.without(self.asked).closest(logit, count)
 
     def rankings(self, count: int) -> list[Ids]:
