@@ -1,5 +1,4 @@
-"""Coverage, width and bias of the figures that labels drawn with known chances give, on spaces of known
-truth.
+"""Coverage, width and bias of figures from labels drawn with known chances, on spaces of known truth.
 
     python -m experiments.bench.audit_coverage [--repeats 200] [--labels 30 90 300 1000] [--regimes good ...]
         [--out FILE.json] [--seed 0]

@@ -73,8 +73,8 @@ class RoundView(Protocol):
     def best(self, count: int) -> ScoredPairs:
         """The `count` unasked pairs the current scorer ranks highest (pre-trained encoder in round 1)."""
 
-    def closest(self, logit: float, count: int) -> ScoredPairs:
-        """The `count` unasked pairs whose logit lies nearest to `logit`."""
+    def closest(self, logit: float, count: int, fewest: int | None = None) -> ScoredPairs:
+        """The `count` unasked pairs whose logit lies nearest to `logit`; `fewest` will do, where given."""
 
     def rankings(self, count: int) -> list[Ids]:
         """Up to `count` unasked pairs, best first, by each ranking that needs no label: by the encoder as it

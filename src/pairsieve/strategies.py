@@ -60,9 +60,12 @@ def uncertainty(view: RoundView, budget: int, rng: np.random.Generator) -> Selec
     matches = int(view.labels.sum())
     if min(matches, len(view.labels) - matches) < FEWEST_OF_A_CLASS:
         return _other_class(view, budget, rng, mostly_matches=2 * matches > len(view.labels))
-    free = view.space.size - len(view.asked)
-    _enough(budget, free, "pairs")
-    near = view.closest(view.boundary, min(POOL * budget, free))
+    _enough(budget, view.space.size - len(view.asked), "pairs")
+    pool = POOL * budget
+    near = view.closest(view.boundary, pool, fewest=budget)
+    while len(near) == pool and _new_texts(view, near.ids).sum() < budget:  # copies fill the pool
+        pool *= POOL
+        near = view.closest(view.boundary, pool, fewest=budget)
     above = near.scores.astype(np.float64) - view.boundary
     # From either side in turn: where the boundary is off, a batch from its one side would be of one class.
     turn = np.empty(len(above))
@@ -107,8 +110,7 @@ def _at_ranks(view: RoundView, budget: int, rng: np.random.Generator, first: int
         ranks = np.exp(np.log(start) + steps * np.log(max(len(ids), 1) / start)).astype(np.int64)
         picked.append(ids[np.minimum(ranks, len(ids)) - 1] if len(ids) else ids)
     merged = np.concatenate([*picked, *rankings])
-    _, place = np.unique(merged, return_index=True)
-    return _varied(view, merged[np.sort(place)], budget, texts_apart=False)
+    return _varied(view, merged, budget, texts_apart=False)
 
 
 def _varied(view: RoundView, ids: Ids, budget: int, texts_apart: bool = True) -> Ids:
@@ -116,6 +118,7 @@ def _varied(view: RoundView, ids: Ids, budget: int, texts_apart: bool = True) ->
 
     Where that leaves too few, the rest is taken as it comes, then by the encoder's ranking.
     """
+    ids = ids[np.sort(np.unique(ids, return_index=True)[1])]  # rankings have pairs in common
     texts = view.text_numbers()
     most = max(PAIRS_A_TEXT, -(-8 * budget // min(len(np.unique(side)) for side in texts)))
     if not texts_apart:
@@ -127,9 +130,9 @@ def _varied(view: RoundView, ids: Ids, budget: int, texts_apart: bool = True) ->
     for one, other, pair in zip(texts[0][left].tolist(), texts[1][right].tolist(), fresh.tolist()):
         if len(chosen) == budget:
             break
-        if used.get(one, 0) >= most or used.get(~other, 0) >= most:
-            continue
         places = (one, other) if view.space.symmetric else (one, ~other)
+        if any(used.get(place, 0) >= most for place in places):
+            continue
         for place in places:
             used[place] = used.get(place, 0) + 1
         chosen.append(pair)
@@ -138,9 +141,7 @@ def _varied(view: RoundView, ids: Ids, budget: int, texts_apart: bool = True) ->
         rest = more[~np.isin(more, taken)]
         taken = np.concatenate([taken, rest[: budget - len(taken)]])
     if len(taken) < budget:
-        free = view.space.size - len(view.asked)
-        _enough(budget, free, "pairs")
-        rest = view.static(min(budget + len(taken), free)).ids
+        rest = view.static(budget).ids
         taken = np.concatenate([taken, rest[~np.isin(rest, taken)][: budget - len(taken)]])
     return np.sort(taken)
 

@@ -41,7 +41,7 @@ class SyntheticView:
     def best(self, count: int) -> ScoredPairs:
         return self.logits.without(self.asked).best(count)
 
-    def closest(self, logit: float, count: int) -> ScoredPairs:
+    def closest(self, logit: float, count: int, fewest: int | None = None) -> ScoredPairs:
         return self.logits.without(self.asked).closest(logit, count)
 
     def rankings(self, count: int) -> list[Ids]:
@@ -50,7 +50,7 @@ class SyntheticView:
 
     def text_numbers(self) -> tuple[Ids, Ids]:
         left, right = self.space.shape  # the last text of a side reads as its first
-        return np.arange(left) % (left - 1), np.arange(right) % (right - 1)
+        return np.arange(left) % max(left - 1, 1), np.arange(right) % max(right - 1, 1)
 
     def static(self, count: int) -> ScoredPairs:
         return self.cosines.without(self.asked).best(count)

@@ -61,7 +61,7 @@ def test_every_file_named_exists():
 def traced(tmp_path_factory, task, tiny_encoder):
     """The files in which a function ran from `pairsieve run` until the figures of round 2 were written."""
     folder = tmp_path_factory.mktemp("traced") / "mine"
-    begin(folder, task, tiny_encoder, rounds=2, measure_splits=("test",))
+    begin(folder, task, tiny_encoder, rounds=2, measure_splits=("test",), reranker="off")
     begin(folder.parent / "first", task, tiny_encoder, rounds=1).run()  # imports and compiles, untraced
     ran: set[str] = set()
     inside, measured = f"{PACKAGE}/", folder / "rounds" / "round-002.json"

@@ -118,7 +118,7 @@ def test_every_search_reports_its_method_and_its_measured_recall(
     search: str, method: str, kind: str, task: Path, two: Path, tiny_encoder: Path, tmp_path: Path
 ) -> None:
     place = task if kind == "one" else two
-    campaign = begin(tmp_path / "c", place, tiny_encoder, search=search, neighbours=20, rounds=2)
+    campaign = begin(tmp_path / "c", place, tiny_encoder, search=search, neighbours=20, rounds=2, reranker="off")
     assert campaign.run() == Step("finished", 2)
     for row in campaign.status()["rounds"]:
         recall = row["search"]["recall"]
@@ -211,7 +211,9 @@ def test_a_campaign_and_its_task_can_move_together(task: Path, tiny_encoder: Pat
 
 def test_the_pool_of_a_search_can_run_dry(two: Path, tiny_encoder: Path, tmp_path: Path) -> None:
     """One neighbour each of 60 left texts: at most 60 pairs to choose from, and round 4 wants 68."""
-    campaign = begin(tmp_path / "c", two, tiny_encoder, search="neighbours", neighbours=1, rounds=4)
+    campaign = begin(
+        tmp_path / "c", two, tiny_encoder, search="neighbours", neighbours=1, rounds=4, reranker="off"
+    )
     with pytest.raises(
         PoolExhausted, match=r"asked for \d+ pairs, \d+ unlabelled remain .*neighbours \(now 1\)"
     ):
@@ -432,7 +434,7 @@ def test_embeddings_can_be_shared_between_campaigns(task: Path, tiny_encoder: Pa
 def test_splits_are_found_where_a_task_has_other_names(tiny_encoder: Path, tmp_path: Path) -> None:
     place = synthetic_task(tmp_path / "task", sizes={"all": 120})
     campaign = begin(tmp_path / "c", place, tiny_encoder, rounds=1)
-    assert (campaign.settings.split, campaign.settings.measure_splits) == ("all", ())
+    assert (campaign.settings.split, campaign.settings.measure_splits) == ("all", ("all",))
     assert campaign.run() == Step("finished", 1)
 
 

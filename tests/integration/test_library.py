@@ -230,9 +230,10 @@ def test_figures_are_those_of_the_commands(trained):
 def test_new_texts_are_matched_in_place_of_the_tasks(trained, tmp_path):
     texts = ps.Collection(["x", "y", "z"], ["how do i reset my password"] * 2 + ["a glacier"])
     listed = ps.find_matches(trained, tmp_path / "new.jsonl", collection=texts, count=1)
-    assert [(row["left"], row["right"]) for row in listed] == [("x", "y")]
+    [(left, right, score)] = [(row["left"], row["right"], row["score"]) for row in listed]
+    assert (left, right) == ("x", "y")
     assert (listed.split, listed.pairs) == ("new", 3)
-    groups = ps.find_clusters(trained, tmp_path / "new.parquet", collection=texts, threshold=0.9999)
+    groups = ps.find_clusters(trained, tmp_path / "new.parquet", collection=texts, threshold=score)
     assert {row["key"]: row["size"] for row in groups} == {"x": 2, "y": 2, "z": 1}
     with pytest.raises(InputError, match="`split` and `collection` together"):
         ps.find_matches(trained, split="test", collection=texts)

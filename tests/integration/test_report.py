@@ -22,6 +22,7 @@ from pairsieve.pairs import AllPairs, pair_rows
 from pairsieve.report.facts import Facts, gather
 from pairsieve.report.origin import without_password
 from pairsieve.report.page import write_report
+from pairsieve.scorer.reranked import below_candidates, squash
 from pairsieve.tasks import Collection, Task, save_task
 from pairsieve.tasks.task import one_collection
 from synthetic_task import begin, synthetic_task
@@ -109,7 +110,7 @@ def test_a_finished_campaign(finished: Path, tmp_path: Path, pairsieve: Pairsiev
     assert "1,770 pairs of dev" in read.text  # 60 · 59 / 2
     assert "The test split was not looked at." in read.text
     assert "pairsieve init mine --task ../task" in read.text
-    assert "--first-batch 20 --rounds 3" in read.text
+    assert "--first-batch 20 --growth 1.5 --rounds 3" in read.text
     assert Campaign(finished).task.fingerprint in read.text
     assert recorded["scorer"] in read.text
 
@@ -169,7 +170,7 @@ def test_mistakes_are_the_worst_of_all_pairs(finished: Path, written: tuple[Fact
     if scored.scorer.reranker is None:
         log_odds, alone = (log_odds - scored.scorer.bias) / scored.scorer.weight, alone
     else:
-        log_odds = log_odds / (1 + np.abs(log_odds))
+        log_odds = squash(below_candidates(log_odds))
     assert scores[alone] == pytest.approx(log_odds[alone], abs=1e-4)
     positive = np.isin(ids, part.positives)
     worst = np.sort(scores[~positive])[::-1][:8]
@@ -183,9 +184,7 @@ def test_mistakes_are_the_worst_of_all_pairs(finished: Path, written: tuple[Fact
     first = facts.measured.false_positives[0]
     texts = dict(zip(part.left.keys, part.left.texts))
     assert (texts[first.left_key], texts[first.right_key]) == (first.left_text, first.right_text)
-    assert facts.head is not None
-    logit = facts.head[0] * first.score + facts.head[1]
-    assert first.probability == pytest.approx(1 / (1 + np.exp(-logit)))
+    assert first.probability == pytest.approx(float(scored.scorer.probabilities(np.array([first.score]))[0]))
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from pairsieve.pairs import AllPairs, CrossPairs, PairSpace, pair_rows
 from pairsieve.reranker import rerank
 from pairsieve.scan import Scan, open_scan
 from pairsieve.scorer import Scorer, load_scorer, save_scorer, score_matrix, score_space, score_texts
-from pairsieve.scorer.reranked import squash
+from pairsieve.scorer.reranked import below_candidates, squash
 from pairsieve.scorer.saving import write_checksums
 from pairsieve.scorer.smoothing import smoothed
 from pairsieve.serving import Service, UnknownKey
@@ -269,9 +269,10 @@ def scores_of_new(scorer: Scorer, text: str, left: list[str], right: list[str]) 
     mine = places[1 if one else 0] == len(left)
     own = places[0 if one else 1][mine]
     log_odds = scorer.weight * scores.astype(np.float64) + scorer.bias
-    log_odds[own] = scorer.reranker.log_odds(found["logits"][mine], log_odds[own])
+    both = below_candidates(log_odds)
+    both[own] = scorer.reranker.log_odds(found["logits"][mine], log_odds[own])
     assert 0 < len(own) < len(log_odds)
-    return squash(log_odds)
+    return squash(both)
 
 
 def test_a_new_text_is_scored_as_defined_and_changes_nothing(trained: Trained, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_from_a_table_to_a_model(person: Person, tiny_encoder: Path, tmp_path: P
     ]
     assert out.split()[:6] == ["round", "labels", "positives", "AP", "P@R20", "threshold"]
     assert [line.split()[:2] for line in out.splitlines()[1:4]] == [["1", "20"], ["2", "50"], ["3", "95"]]
-    assert out.splitlines()[-1] == "Finished: 95 labels."
+    assert out.splitlines()[-1] == f"Finished: 95 labels. More: pairsieve extend {folder} --labels 200"
 
     after = person.json("status", folder)
     assert (after["state"], after["budget"], after["strategy"]) == ("finished", 95, "uncertainty")
@@ -199,7 +199,7 @@ def test_a_task_without_truth_waits_for_people(person: Person, tiny_encoder: Pat
         ("--encoder", "all-MiniLM-L6-v3", "unknown encoder 'all-MiniLM-L6-v3'"),
         ("--encoder", "all-MiniLM-L6-v3", "Did you mean 'all-MiniLM-L6-v2'?"),
         ("--search", "faiss-ivv", "Allowed: one of 'exact', 'neighbours', 'faiss-ivf', 'faiss-hnsw'"),
-        ("--seed-set", "uncertainty", "Allowed: one of 'static', 'stated', 'random'"),
+        ("--seed-set", "uncertainty", "Allowed: one of 'auto', 'spread', 'static', 'stated', 'random'"),
         (
             "--split",
             "trian",

@@ -37,7 +37,7 @@ def runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 def done(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Path:
     """A finished campaign."""
     folder = tmp_path_factory.mktemp("flags")
-    campaign = begin(folder / "mine", synthetic_task(folder / "task"), tiny_encoder, rounds=1)
+    campaign = begin(folder / "mine", synthetic_task(folder / "task"), tiny_encoder, rounds=1, reranker="off")
     campaign.run()
     return campaign.folder
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pairsieve.errors import SettingsError
 from pairsieve.settings import (
     FORMAT,
+    PAPER_SCHEDULE,
     CampaignSettings,
     Schedule,
     load_settings,
@@ -25,14 +26,17 @@ from pairsieve.settings import (
 )
 
 
+def test_ten_equal_rounds_unless_told_otherwise() -> None:
+    assert Schedule().batches() == (40,) * 10
+
+
 def test_four_rounds_as_on_wikiqa() -> None:
-    schedule = Schedule(first_batch=2048, growth=1.5, rounds=4)
-    assert schedule.batches() == (2048, 3072, 4608, 6912)
-    assert schedule.budget() == 16_640
+    assert PAPER_SCHEDULE.batches() == (2048, 3072, 4608, 6912)
+    assert PAPER_SCHEDULE.budget() == 16_640
 
 
 def test_ten_rounds_as_on_qqp() -> None:
-    schedule = Schedule(rounds=10)
+    schedule = dataclasses.replace(PAPER_SCHEDULE, rounds=10)
     assert schedule.batches()[-1] == 78_732
     assert schedule.budget() == 232_100
 
@@ -46,7 +50,7 @@ def test_batches_are_rounded_to_the_nearest_with_halves_upward() -> None:
 
 
 def test_a_schedule_that_explodes_is_refused_in_words() -> None:
-    with pytest.raises(SettingsError, match=r"round 1000 would ask for 2048 · 100\^999 labels"):
+    with pytest.raises(SettingsError, match=r"round 1000 would ask for 40 · 100\^999 labels"):
         Schedule(growth=100, rounds=1000)
 
 
@@ -55,7 +59,7 @@ def test_the_file_explains_itself(tmp_path: Path) -> None:
     save_settings(path, CampaignSettings(task="../wikiqa"))
     text = path.read_text(encoding="utf-8")
     assert 'task = "../wikiqa"' in text
-    assert "# labels asked for in round 1; a whole number from 1 to 1000000000\nfirst_batch = 2048" in text
+    assert "# labels asked for in round 1; a whole number from 1 to 1000000000\nfirst_batch = 40" in text
     assert "# learning_rate =" in text  # left out: the encoder's own
     assert load_settings(path) == CampaignSettings(task="../wikiqa")
     assert [each.name for each in tmp_path.iterdir()] == ["campaign.toml"]
@@ -67,7 +71,14 @@ def test_every_setting_says_what_it_means() -> None:
     table = settings_table()
     assert {row[0] for row in table} == known
     assert all(allowed and meaning for _, _, allowed, meaning in table)
-    assert ("schedule.growth", "1.5") in [(key, default) for key, default, _, _ in table]
+    assert ("schedule.growth", "1.0") in [(key, default) for key, default, _, _ in table]
+
+
+def test_round_1_is_spread_over_ranks_and_nearest_under_the_papers_recipe() -> None:
+    settings = CampaignSettings(task="t")
+    assert settings.first_strategy == "spread"
+    assert dataclasses.replace(settings, recipe="paper").first_strategy == "static"
+    assert dataclasses.replace(settings, recipe="paper", seed_set="random").first_strategy == "random"
 
 
 text = st.text(
@@ -116,7 +127,7 @@ def test_what_is_written_is_read_back(
         ("[schedule]\nfrist_batch = 9", r"unknown key 'schedule.frist_batch'. Did you mean 'first_batch'\?"),
         ("rounds = 3", r"rounds stands outside its table. Write it below \[schedule\]"),
         ("schedule = 3", "schedule is 3. Allowed: a table with first_batch, growth, rounds"),
-        ("seed_set = 'adaptive'", "seed_set is 'adaptive'. Allowed: one of 'static', 'stated', 'random'"),
+        ("seed_set = 'adaptive'", "seed_set is 'adaptive'. Allowed: one of 'auto', 'spread', 'static', 'stated', 'random'"),
         ("seed = -1", "seed is -1. Allowed: a whole number from 0"),
         ("seed = 1.5", "seed is 1.5. Allowed: a whole number"),
         ("seed = true", "seed is True. Allowed: a whole number"),

@@ -5,7 +5,7 @@ import pytest
 
 from pairsieve.contracts import Selection
 from pairsieve.errors import PoolExhausted, SettingsError
-from pairsieve.pairs import AllPairs, is_member
+from pairsieve.pairs import AllPairs, CrossPairs, is_member, pair_rows
 from pairsieve.strategies import BUILT_IN, strategy_named
 from pairsieve.testing import SyntheticView, check_strategy
 
@@ -27,12 +27,102 @@ def test_the_kit_catches_who_breaks_it():
         )
 
 
-def test_uncertain_pairs_lie_on_both_sides_of_one_half():
-    view = SyntheticView(AllPairs(60))
-    ids = strategy_named("uncertainty").run(view, 50, np.random.default_rng(0)).ids
+def choose(name, view, budget):
+    return strategy_named(name).run(view, budget, np.random.default_rng(0)).ids
+
+
+def test_under_the_papers_recipe_the_pairs_nearest_one_half_are_asked():
+    view = SyntheticView(AllPairs(60), varied=False)
+    ids = choose("uncertainty", view, 50)
     chosen = np.abs(view.logits.where(is_member(view.logits.ids, ids)).scores)
     others = np.abs(view.logits.without(ids).scores)
     assert chosen.max() <= others.min()
+
+
+def test_uncertain_pairs_come_from_either_side_of_the_boundary_in_turn():
+    """Also where the pairs nearest the boundary lie on its one side."""
+    view = SyntheticView(AllPairs(200))
+    view.logits.scores[(view.logits.scores > 0) & (view.logits.scores < 0.03)] = -0.01
+    for view.varied, matches in ((False, 0), (True, 15)):
+        ids = choose("uncertainty", view, 30)
+        assert np.sum(view.logits.where(is_member(view.logits.ids, ids)).scores >= 0) == matches
+
+
+def test_no_text_fills_a_batch():
+    """A hub is near one half with every text; it is asked about three times, whichever side it stands on."""
+    for space in (AllPairs(60), CrossPairs(60, 60)):
+        for at in (0, 1):
+            view = SyntheticView(space)
+            hub = pair_rows(view.logits.ids)[at] == 30
+            view.logits.scores[:] = np.where(hub, 0.01, view.logits.scores)
+            rows = np.stack(pair_rows(choose("uncertainty", view, 20)))
+            assert np.sum(rows[at] == 30) == 3
+
+
+class Copies(SyntheticView):
+    """Texts come in tens that read the same; pairs of copies are uncertain, and the nearest of all."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        left, right = pair_rows(self.logits.ids)
+        self.copies = self.logits.ids[left // 10 == right // 10]
+        same = is_member(self.logits.ids, self.copies)
+        self.logits.scores[:] = np.where(same, 0.0, self.logits.scores)
+        self.cosines.scores[:] = np.where(same, 1.0, np.minimum(self.cosines.scores, 0.9))
+
+    def text_numbers(self):
+        return tuple(np.arange(size) // 10 for size in self.space.shape)
+
+
+@pytest.mark.parametrize("name", ["uncertainty", "spread"])
+def test_copies_are_asked_at_most_twice_and_a_pair_of_texts_once(name):
+    asked = np.empty(0, np.int64)
+    for _ in range(5):
+        view = Copies(AllPairs(400), asked=asked)
+        ids = choose(name, view, 20)
+        asked = np.union1d(asked, ids)
+    assert 1 <= is_member(asked, view.copies).sum() <= 2
+    other = asked[~is_member(asked, view.copies)]
+    left, right = (rows // 10 for rows in pair_rows(other))
+    assert len({*zip(left.tolist(), right.tolist())}) == len(other)
+
+
+def test_where_only_copies_are_left_they_are_asked():
+    view = Copies(AllPairs(10))
+    assert len(choose("uncertainty", view, 40)) == len(choose("spread", view, 40)) == 40
+
+
+@pytest.mark.parametrize("few", [0.002, 0.02, 0.1])
+def test_a_first_batch_spread_over_ranks_finds_both_classes(few):
+    """Whether 40 of 19,900 pairs match, or 1,990; the nearest pairs alone are of one class."""
+    view = SyntheticView(AllPairs(200), labels=np.empty(0, bool), round=1)
+    matches = view.cosines.best(int(few * view.space.size)).ids
+    found = int(is_member(choose("spread", view, 40), matches).sum())
+    assert 3 <= found <= 37
+    assert is_member(choose("static", view, 40), matches).sum() >= 39
+
+
+def test_labels_of_one_class_are_countered():
+    one_sided = SyntheticView(AllPairs(200), labels=np.zeros(40, bool))
+    top = strategy_named("uncertainty").run(one_sided, 20, np.random.default_rng(0))
+    assert top.why == "nearest, as no match is known"
+    assert is_member(top.ids, np.union1d(*one_sided.rankings(40))).all()
+    one_sided.labels = np.ones(40, bool)
+    down = strategy_named("uncertainty").run(one_sided, 20, np.random.default_rng(0))
+    assert down.why == "further down, as nearly all are matches"
+    assert not is_member(down.ids, one_sided.rankings(50)[0]).any()
+    one_sided.labels[:3] = False  # three of the other class: the model can tell
+    assert strategy_named("uncertainty").run(one_sided, 20, np.random.default_rng(0)).why == "uncertain"
+
+
+@pytest.mark.parametrize("name", ["uncertainty", "spread"])
+@pytest.mark.parametrize("labels", [np.zeros(4, bool), np.ones(4, bool), np.arange(8) % 2 == 0])
+def test_the_last_pairs_of_a_tiny_space_can_be_asked(name, labels):
+    for space in (AllPairs(4), CrossPairs(2, 3), CrossPairs(1, 6)):
+        everything = space.unrank(np.arange(6))
+        for asked in (0, 1, 5):
+            view = SyntheticView(space, asked=everything[:asked], labels=labels)
+            assert np.array_equal(choose(name, view, 6 - asked), everything[asked:])
 
 
 def test_adaptive_takes_the_top_and_static_ignores_the_model():

@@ -116,7 +116,7 @@ def estimate_at(
 ) -> AuditResult:
     """Figures at a threshold from every label drawn so far, audits and measuring shares of batches alike.
 
-    The one way from drawn labels to figures: `audit`, `match --from audit` and a campaign's rounds go by
+    The one way from drawn labels to figures: audits, thresholds from them and a campaign's rounds go by
     here.
     """
     drawn = int(((asked.audit > 0) & (asked.labels >= 0)).sum())

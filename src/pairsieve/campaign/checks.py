@@ -41,5 +41,5 @@ def check_settings(settings: CampaignSettings, task: Task) -> None:
     if budget > space.size:
         raise PoolExhausted(
             f"the schedule asks for {budget:,} distinct pairs, {space.size:,} are in {settings.split}. "
-            "Lower `first_batch`, `growth` or `rounds`."
+            "Lower `labels`, or `first_batch`, `growth` or `rounds`."
         )

@@ -282,6 +282,7 @@ class Campaign:
         while settings.schedule.budget() < wanted:
             rounds += 1
             settings = replace(settings, schedule=replace(settings.schedule, rounds=rounds))
+        check_settings(settings, self.task)
         save_settings(self.folder / CAMPAIGN_FILE, settings)
         self.settings = settings
         self.__dict__.pop("trainer", None)  # it holds the settings too

@@ -61,25 +61,25 @@ class View:
     def best(self, count: int) -> ScoredPairs:
         return self._best(count, pretrained=self.round == 1)
 
-    def closest(self, logit: float, count: int) -> ScoredPairs:
+    def closest(self, logit: float, count: int, fewest: int | None = None) -> ScoredPairs:
         reranked = self._reranked() if self.round > 1 else None
         if reranked is not None:
             found = reranked.without(self.asked).closest(logit, count)
             self._search(False)  # its opinion of the chosen pairs is what advice is made from
             self.searched = {"method": f"re-ranker over {len(reranked):,} candidates", "recall": None}
-            if len(found) == count:
+            if len(found) >= (count if fewest is None else fewest):
                 return found
         search, scorer = self._search(self.round == 1)
         # No cosine lies beyond 2: there the closest are the best, which is right for a model without a match.
         centre = float(np.clip(scorer.score_of(logit), -2, 2))
-        return self._log_odds(search.closest(centre, count, self.asked), scorer)
+        return self._log_odds(search.closest(centre, count, self.asked, fewest), scorer)
 
     def rankings(self, count: int) -> list[Ids]:
         search, _ = self._search(True)
         lexical = self._lexical()
         found: list[Ids] = []
         for one in [search] if lexical is None else [search, lexical]:
-            best = one.best(count, self.asked)
+            best = one.best(count, self.asked, fewest=0)
             if not found:
                 self.searched = {"method": best.method, "recall": best.recall.as_json()}
             found.append(best.pairs.ids[np.argsort(-best.pairs.scores, kind="stable")])

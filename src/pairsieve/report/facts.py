@@ -121,7 +121,7 @@ class Facts:
     counts: Sequence[RoundCount]
     budget: int
     model: int  # the round of the model shown; 0 where none is trained
-    head: tuple[float, float] | None  # weight and bias
+    even_odds: float | None  # the score at which a match is as likely as not
     points: tuple[Point, ...]
     start: float | None  # AP of the encoder before any label
     measured: Measured | None
@@ -149,7 +149,7 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
     status, rows, counts = campaign.status(), campaign.figures(), campaign.ledger.counts()
     closed = {count.round for count in counts if not count.open}
     model = max((round_ for round_ in rows if round_ in closed), default=0)
-    measured, labelled, points, start, head = None, None, list[Point](), None, None
+    measured, labelled, points, start, even_odds = None, None, list[Point](), None, None
     run = f"pairsieve run {campaign.folder}"
     if not counts:
         missing.append(Missing("Everything", "no pair has been asked yet", run))
@@ -159,7 +159,7 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
         points = _recorded(rows, split)
         try:
             scorer = campaign.scorer(model)
-            head = scorer.weight, scorer.bias
+            even_odds = scorer.even_odds
             if split is not None:
                 measured, points, start = _measure(campaign, split, model, points)
             else:
@@ -187,7 +187,7 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
         counts=counts,
         budget=status["budget"],
         model=model,
-        head=head,
+        even_odds=even_odds,
         points=tuple(points),
         start=start,
         measured=measured,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from operator import attrgetter
 from typing import Any
@@ -13,11 +13,12 @@ from typing import Any
 from pairsieve import __version__
 from pairsieve.campaign import Campaign
 from pairsieve.errors import PairsieveError
-from pairsieve.settings import CampaignSettings, settings_table
+from pairsieve.settings import PAPER_SCHEDULE, CampaignSettings, settings_table
 
 PACKAGES = ("numpy", "torch", "transformers")
 OPTIONS = (  # settings with an option of `pairsieve init`, in the order in which a person would write them
-    *("strategy", "encoder", "learner", "schedule.first_batch", "schedule.growth", "schedule.rounds", "seed"),
+    *("strategy", "encoder", "learner", "recipe", "hubness_correction", "neighbour_smoothing", "reranker"),
+    *("schedule.first_batch", "schedule.growth", "schedule.rounds", "seed"),
     *("seed_set", "search", "neighbours", "left_prefix", "right_prefix", "learning_rate", "device"),
     *("transitivity", "stop_when"),
 )
@@ -91,11 +92,10 @@ def _commands(campaign: Campaign, split: str | None) -> tuple[str, ...]:
     """What to type, given the task folder, to have this campaign again."""
     settings, name = campaign.settings, shlex.quote(campaign.folder.resolve().name)
     defaults = {key: default for key, default, _, _ in settings_table()}
-    words = ["pairsieve", "init", name, "--task", shlex.quote(settings.task)]
-    if settings.split != "train":
-        words += ["--split", settings.split]
-    if settings.measure_splits != ("dev",):
-        words += [word for each in settings.measure_splits for word in ("--measure", each)]
+    if settings.recipe == "paper":
+        defaults |= {f"schedule.{key}": str(value) for key, value in asdict(PAPER_SCHEDULE).items()}
+    words = ["pairsieve", "init", name, "--task", shlex.quote(settings.task), "--split", settings.split]
+    words += [word for each in settings.measure_splits for word in ("--measure", each)]
     values = {key: attrgetter(key)(settings) for key in defaults}
     chosen = {key: _words(values[key]) for key in defaults if _words(values[key]) != defaults[key].strip('"')}
     for key in OPTIONS:

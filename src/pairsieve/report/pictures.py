@@ -165,7 +165,7 @@ def _scores(facts: Facts) -> Picture | None:
     else:
         return None
     ends = np.clip(edges.astype(float), -1, 1)
-    half = _score_of_one_half(facts)
+    half = facts.even_odds if facts.even_odds is not None and abs(facts.even_odds) < 1 else None
 
     def draw(axes: Any) -> None:
         for name, counts, ink in groups:
@@ -307,13 +307,6 @@ def _with_interval(point: Point) -> str:
     if ap.low == ap.value == ap.high:
         return digits(ap.value)
     return f"{digits(ap.value)} ({digits(ap.low)} to {digits(ap.high)})"
-
-
-def _score_of_one_half(facts: Facts) -> float | None:
-    if facts.head is None or facts.head[0] <= 0:
-        return None
-    half = -facts.head[1] / facts.head[0]
-    return half if -1 <= half <= 1 else None
 
 
 def _percent(share: float) -> str:

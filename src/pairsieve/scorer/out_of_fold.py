@@ -48,7 +48,10 @@ def out_of_fold_scores(
             apart = ~np.isin(pair_rows(also[0])[0], left[out])
             learn_ids = np.concatenate([learn_ids, also[0][apart]])
             learn_labels = np.concatenate([learn_labels, also[1][apart]])
-        matcher = learner.fit(*texts, learn_ids, learn_labels, rng_of(one), rows=frozen)
+        if len(learn_ids):
+            matcher = learner.fit(*texts, learn_ids, learn_labels, rng_of(one), rows=frozen)
+        else:  # one left text has every label
+            matcher = learner.pretrained()
         rows_of = partial(_rows, matcher, texts, frozen, corrected)
         sides = rows_of(left[out], 0).astype(np.float64), rows_of(right[out], 1).astype(np.float64)
         products = np.einsum("nd,nd->n", *sides)

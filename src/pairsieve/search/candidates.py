@@ -24,12 +24,15 @@ class Found:
 
 
 class PairSearch(Protocol):
-    """Finds unasked pairs by score. `asked` is a sorted array of ids to leave out."""
+    """Finds unasked pairs by score. `asked` is a sorted array of ids to leave out.
 
-    def best(self, count: int, asked: Ids) -> Found:
+    `fewest`: how many pairs will do where there are no more; `count` unless given.
+    """
+
+    def best(self, count: int, asked: Ids, fewest: int | None = None) -> Found:
         """The `count` highest scores; ties by smaller id."""
 
-    def closest(self, score: float, count: int, asked: Ids) -> Found:
+    def closest(self, score: float, count: int, asked: Ids, fewest: int | None = None) -> Found:
         """The `count` scores nearest to `score`; ties by smaller id."""
 
 

@@ -27,7 +27,8 @@ class ExactSearch:
         self._edges = np.linspace(-1.001, 1.001, BINS + 1, dtype=np.float32)
         self._reaching: NDArray[np.int64] | None = None
 
-    def best(self, count: int, asked: Ids) -> Found:
+    def best(self, count: int, asked: Ids, fewest: int | None = None) -> Found:
+        count = self._at_most(count, asked, fewest)
         if found := self._selected(count, asked, None):
             return found
         free = self._free(asked)
@@ -35,7 +36,8 @@ class ExactSearch:
         low = float(self._edges[enough[-1]]) if len(enough) else -2.0
         return self._collect(low, 2.0, TopPairs(count, asked, None))
 
-    def closest(self, score: float, count: int, asked: Ids) -> Found:
+    def closest(self, score: float, count: int, asked: Ids, fewest: int | None = None) -> Found:
+        count = self._at_most(count, asked, fewest)
         if found := self._selected(count, asked, score):
             return found
         free = self._free(asked)
@@ -51,8 +53,13 @@ class ExactSearch:
             self._reaching = self.scan.count_reaching(self._edges, desc="counting all pairs")
         return self._edges, self._reaching
 
+    def _at_most(self, count: int, asked: Ids, fewest: int | None) -> int:
+        """`count`, or as many as there are."""
+        free = self.scan.space.size - len(asked)
+        check_pool(count if fewest is None else fewest, free, "the space", REMEDY)
+        return min(count, free)
+
     def _selected(self, count: int, asked: Ids, centre: float | None) -> Found | None:
-        check_pool(count, self.scan.space.size - len(asked), "the space", REMEDY)
         select = getattr(self.scan, "select", None)
         top = TopPairs(count, asked, centre)
         done = select is not None and select(centre, count, len(asked), top.take)

@@ -45,18 +45,18 @@ class NeighbourSearch:
         whole = Estimate.exact(1.0, scan.space.shape[0])
         return NeighbourSearch(scan.space, columns, scores, f"exact, {count} neighbours a row", whole)
 
-    def best(self, count: int, asked: Ids) -> Found:
-        return self._search(TopPairs(count, asked, None))
+    def best(self, count: int, asked: Ids, fewest: int | None = None) -> Found:
+        return self._search(TopPairs(count, asked, None), fewest)
 
-    def closest(self, score: float, count: int, asked: Ids) -> Found:
-        return self._search(TopPairs(count, asked, score))
+    def closest(self, score: float, count: int, asked: Ids, fewest: int | None = None) -> Found:
+        return self._search(TopPairs(count, asked, score), fewest)
 
-    def _search(self, top: TopPairs) -> Found:
+    def _search(self, top: TopPairs, fewest: int | None) -> Found:
         for ids, scores in self._pairs():
             top.take(ids, scores)
         found, m = top.kept(), self.columns.shape[1]
         remedy = f"Lower the batch, or raise neighbours (now {m:,})."
-        check_pool(top.count, len(found), f"the {m:,} nearest of each row", remedy)
+        check_pool(top.count if fewest is None else fewest, len(found), f"the {m:,} nearest of each row", remedy)
         return Found(found, self.method, self.recall)
 
     def _pairs(self) -> Iterator[tuple[Ids, Scores]]:
