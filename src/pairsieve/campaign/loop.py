@@ -38,7 +38,7 @@ from pairsieve.contracts import LabelSource, MapShards
 from pairsieve.errors import InputError, PairsieveError, SettingsError
 from pairsieve.files import locked
 from pairsieve.ledger import Ledger, open_ledger
-from pairsieve.pairs import Ids, pair_rows
+from pairsieve.pairs import Ids, is_member, pair_rows
 from pairsieve.scorer import ScoredSpace, Scorer
 from pairsieve.settings import (
     CAMPAIGN_FILE,
@@ -49,6 +49,7 @@ from pairsieve.settings import (
     save_settings,
 )
 from pairsieve.sources import TruthSource
+from pairsieve.strategies import strategy_named
 from pairsieve.tasks import Split, Task, load_task
 from pairsieve.tasks.task import shared_pairs
 
@@ -168,7 +169,11 @@ class Campaign:
 
     def labels(self, round: int) -> Labels:
         """The labels up to a round."""
-        return Labels(*self.ledger.labels(through=round), round)
+        ids, values = self.ledger.labels(through=round)
+        spread = None
+        if self.settings.first_strategy == "spread" and strategy_named(self.settings.strategy).needs_model:
+            spread = is_member(ids, self.ledger.labels(through=1)[0])
+        return Labels(ids, values, round, spread)
 
     # ── the scorer of a round, and what it makes of a split ─────────────────────────────────────
 

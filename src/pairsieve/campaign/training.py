@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pairsieve.search import PairSearch
 
 RERANK_UP_TO = 200_000  # texts a side up to which a re-ranker is tried
+TRAINED_AGAIN_UP_TO = 3_000  # labels up to which a whole encoder is trained again for each fold
 CROSS_EPOCHS = 4  # over the labels
 _PAIRS_AT_ONCE = 1 << 16  # pairs whose rows are multiplied together
 
@@ -39,11 +40,16 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Labelled pairs of the asked split up to a round, sorted by id."""
+    """Labelled pairs of the asked split up to a round, sorted by id.
+
+    `spread` (n,): which of them were chosen by their rank alone, at log-spaced ranks, and so speak of all
+    pairs; None where none was.
+    """
 
     ids: Ids
     values: Mask
     round: int
+    spread: Mask | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +193,8 @@ class Trainer:
         from pairsieve.reranker.fit import enough_labels
 
         scorer, wanted = self.bi_encoder(labels), self.reranker_setting
-        if wanted == "off" or not enough_labels(labels.values):
+        costly = not self.learner.uses_frozen_rows and len(labels.ids) > TRAINED_AGAIN_UP_TO
+        if wanted == "off" or not enough_labels(labels.values) or (wanted == "auto" and costly):
             return scorer, {}, None
         held_out = self._out_of_fold(labels)
         weight, bias = fit_head(held_out.scores, labels.values)
@@ -197,10 +204,30 @@ class Trainer:
             "bi-encoder": average_precision(held_out.log_odds, labels.values),
             "re-ranker": average_precision(log_odds, labels.values),
         }
-        losses = [cross_entropy(values, labels.values) for values in (held_out.log_odds, log_odds)]
-        if wanted == "auto" and losses[1] > losses[0]:
+        if wanted == "auto" and not self._better_over_all(labels, log_odds, held_out.log_odds):
             return scorer, tried, held_out.log_odds
         return reranked, tried, log_odds
+
+    def _better_over_all(
+        self, labels: Labels, ours: NDArray[np.float64], theirs: NDArray[np.float64]
+    ) -> bool:
+        """Whether out-of-fold log-odds rank all pairs at least as well as others do, as far as labels tell.
+
+        Labels chosen by a model say little of the pairs that it was sure of. Those chosen at log-spaced ranks
+        of the untrained encoder stand for all pairs, each for as many as its rank. Their weighted average
+        precision decides; without labels of both classes among them, the cross-entropy of all labels.
+        """
+        spread = labels.spread
+        if spread is None or labels.values[spread].all() or not labels.values[spread].any():
+            return cross_entropy(ours, labels.values) <= cross_entropy(theirs, labels.values)
+        nothing = Labels(labels.ids[:0], labels.values[:0], 0)
+        untrained = self.scores.score(self.bi_encoder(nothing), self.split, "").base
+        scores = untrained.scores(labels.ids[spread])
+        edges, back = np.unique(scores, return_inverse=True)
+        ranks = untrained.count_reaching(edges, "ranks of labels")[back].astype(np.float64)
+        values = labels.values[spread]
+        found = [weighted_average_precision(z[spread], values, ranks) for z in (ours, theirs)]
+        return found[0] >= found[1]
 
     @property
     def reranker_setting(self) -> str:
@@ -368,3 +395,13 @@ def average_precision(log_odds: NDArray[np.float64], labels: Mask) -> float:
 def cross_entropy(log_odds: NDArray[np.float64], labels: Mask) -> float:
     """Mean cross-entropy of labels under log-odds."""
     return float(np.logaddexp(0.0, np.where(labels, -log_odds, log_odds)).mean())
+
+
+def weighted_average_precision(
+    log_odds: NDArray[np.float64], labels: Mask, weights: NDArray[np.float64]
+) -> float:
+    """Average precision where each labelled pair stands for `weights` (n,) pairs; equal log-odds together."""
+    levels, back = np.unique(-log_odds, return_inverse=True)
+    every = np.cumsum(np.bincount(back, weights, len(levels)))
+    matches = np.bincount(back, weights * labels, len(levels))
+    return float((matches * np.cumsum(matches) / every).sum() / matches.sum())
