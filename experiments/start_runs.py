@@ -19,7 +19,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from experiments.setup import Setup
 from experiments.weak_start import read_provenance
 from pairsieve.errors import InputError, PairsieveError
 from pairsieve.files import locked
-from pairsieve.settings import Schedule
+from pairsieve.settings import PAPER_SCHEDULE, Schedule
 from pairsieve.tables import write_table
 
 EXPERIMENT = "paper-start"
@@ -110,7 +110,8 @@ def parse_job(words: str) -> list[Job]:
             remedy=f"Write KEY=VALUE with the keys {', '.join(_KEYS)}",
         )
     task, start = Path(given["task"]), Path(given["start"])
-    schedule = Schedule(first_batch=int(given.get("first_batch", 2048)), rounds=int(given.get("rounds", 4)))
+    asked = {name: int(given[name]) for name in ("first_batch", "rounds") if name in given}
+    schedule = replace(PAPER_SCHEDULE, **asked)
     first = int(given.get("first_seed", 0))
     named = " ".join(f"{key}={Path(value).name}" for key, value in given.items())  # no path of this machine
     runs = [UNTRAINED]

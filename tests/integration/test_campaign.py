@@ -119,7 +119,9 @@ def test_every_search_reports_its_method_and_its_measured_recall(
     search: str, method: str, kind: str, task: Path, two: Path, tiny_encoder: Path, tmp_path: Path
 ) -> None:
     place = task if kind == "one" else two
-    campaign = begin(tmp_path / "c", place, tiny_encoder, search=search, neighbours=20, rounds=2, reranker="off")
+    campaign = begin(
+        tmp_path / "c", place, tiny_encoder, search=search, neighbours=20, rounds=2, reranker="off"
+    )
     assert campaign.run() == Step("finished", 2)
     for row in campaign.status()["rounds"]:
         recall = row["search"]["recall"]

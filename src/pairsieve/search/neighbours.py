@@ -56,7 +56,9 @@ class NeighbourSearch:
             top.take(ids, scores)
         found, m = top.kept(), self.columns.shape[1]
         remedy = f"Lower the batch, or raise neighbours (now {m:,})."
-        check_pool(top.count if fewest is None else fewest, len(found), f"the {m:,} nearest of each row", remedy)
+        check_pool(
+            top.count if fewest is None else fewest, len(found), f"the {m:,} nearest of each row", remedy
+        )
         return Found(found, self.method, self.recall)
 
     def _pairs(self) -> Iterator[tuple[Ids, Scores]]:
