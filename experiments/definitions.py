@@ -14,10 +14,9 @@ from itertools import product
 from typing import Any
 
 from pairsieve.errors import InputError, nearest
-from pairsieve.settings import Schedule
+from pairsieve.settings import PAPER_SCHEDULE, Schedule
 
-PAPER_SCHEDULE = Schedule(first_batch=2048, growth=1.5, rounds=4)  # 16,640 labels; QQP: ten rounds
-WHOLE_SCHEDULE = Schedule(first_batch=2048, growth=1.5, rounds=10)  # 232,100 labels
+WHOLE_SCHEDULE = replace(PAPER_SCHEDULE, rounds=10)  # 232,100 labels, as on QQP
 SMALL_SCHEDULE = Schedule(first_batch=50, growth=1.66, rounds=7)  # 50, 133, 271, 500, 880, 1,510, 2,556
 
 MATCHED = "stratified-match"  # stratified, in the balance that the uncertainty run of the same seed found

@@ -2,7 +2,7 @@
 
     python -m experiments.bench.matching_sets [--data FOLDER] [--set abt-buy ...] [--labels 1400]
         [--rounds 10] [--encoder FOLDER] [--left-prefix "query: "] [--right-prefix "query: "] [--learner auto]
-        [--strategy reranker-uncertainty] [--seeds 1] [--cross] [--device auto] [--out FOLDER] [--json FILE]
+        [--strategy uncertainty] [--seeds 1] [--cross] [--device auto] [--out FOLDER] [--json FILE]
 
 As DIAL (Jain, Sarawagi and Sen, 2021) measures: the pool of questions is the whole product of both tables,
 and F1 is over all its pairs. The threshold is chosen from the labels bought; no truth is looked at before the
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--right-prefix", default="")
     parser.add_argument("--learner", default="auto")
     parser.add_argument("--learning-rate", type=float, default=None)
-    parser.add_argument("--strategy", default="reranker-uncertainty")
+    parser.add_argument("--strategy", default="uncertainty")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--cross", action="store_true")
     parser.add_argument("--device", default="auto")

@@ -1,7 +1,7 @@
 """Whether lists have the precision or recall that was asked for, on campaigns whose truth is known.
 
     python -m experiments.bench.promises --campaign DIR [DIR ...] [--repeats 20] [--out FILE.json]
-    python -m experiments.bench.promises --task TASK [TASK ...] --labels 200 400 1000 --seeds 0 1 --work FOLDER
+    python -m experiments.bench.promises --task TASK [TASK ...] --labels 200 400 --seeds 0 1 --work FOLDER
 
 The first takes finished campaigns; the second makes its own by the defaults of `pairsieve init --labels`.
 Each repeat checks a list as `pairsieve match` does, with other random pairs, answered by the truth; nothing

@@ -5,11 +5,9 @@
         [--out FOLDER]
 
 Each is a strategy of a few lines:
-  uncertainty           nearest one half, as `pairsieve run` has it
-  spread                nearest one half, but no text in more than a few pairs of a batch
-  half-top              half of each batch nearest one half, half those surest to match
-  lower                 nearest a probability of one quarter
-  reranker-uncertainty  nearest one half by the re-ranker, as `pairsieve run` has it
+  uncertainty  nearest one half, as `pairsieve run` has it
+  half-top     half of each batch nearest one half, half those surest to match
+  lower        nearest a probability of one quarter
 
 Prints AP over all pairs of dev after every round, mean and standard error over seeds, and the difference to
 uncertainty with the same seeds. The test split is never read. The runs are those of `python -m experiments`.
@@ -32,27 +30,11 @@ from experiments.runner import run_experiments
 from experiments.setup import Setup
 from pairsieve import strategies
 from pairsieve.contracts import RoundView, Selection, Strategy
-from pairsieve.pairs import is_member, pair_rows
+from pairsieve.pairs import is_member
 from pairsieve.settings import Schedule
 
 DEV_AP = ("dev", "average_precision", "distinct")
 QUARTER = -math.log(3)  # the logit of one quarter
-
-
-def spread(view: RoundView, budget: int, rng: np.random.Generator) -> Selection:
-    near = view.closest(view.boundary, min(4 * budget, view.space.size - len(view.asked)))
-    order = near.ids[np.argsort(np.abs(near.scores - view.boundary), kind="stable")]
-    most = max(1, math.ceil(2 * budget / min(view.space.shape)))
-    kept, seen = list[int](), dict[tuple[str, int], int]()
-    for id_, *sides in zip(order.tolist(), *(side.tolist() for side in pair_rows(order)), strict=True):
-        names = [("left", sides[0]), ("left" if view.space.symmetric else "right", sides[1])]
-        if all(seen.get(name, 0) < most for name in names):
-            kept.append(id_)
-            for name in names:
-                seen[name] = seen.get(name, 0) + 1
-    chosen = np.array(kept[:budget], np.int64)
-    rest = order[~is_member(order, np.sort(chosen))][: budget - len(chosen)]
-    return Selection(np.sort(np.concatenate([chosen, rest])), "uncertain, spread over texts")
 
 
 def half_top(view: RoundView, budget: int, rng: np.random.Generator) -> Selection:
@@ -67,13 +49,13 @@ def lower(view: RoundView, budget: int, rng: np.random.Generator) -> Selection:
     return Selection(view.closest(view.boundary + QUARTER, budget).ids, "nearest one quarter")
 
 
-TRIED: dict[str, Strategy] = {"spread": spread, "half-top": half_top, "lower": lower}
+TRIED: dict[str, Strategy] = {"half-top": half_top, "lower": lower}
 EXPERIMENT = Experiment(
     name="query-strategies",
     shows="ours",
     question="Does another query strategy gain on uncertainty sampling?",
     layout="curves",
-    strategies=("uncertainty", *TRIED, "reranker-uncertainty"),
+    strategies=("uncertainty", *TRIED),
     recipes=("best",),
     schedules=(SMALL_SCHEDULE,),
     untrained=False,

@@ -20,6 +20,7 @@ from pairsieve.measure.curve import curve_from_scores
 from pairsieve.measure.exact import measure_exactly
 from pairsieve.models.head import fit_head
 from pairsieve.pairs import ScoredPairs, is_member, pair_rows
+from pairsieve.settings import Schedule
 from pairsieve.tasks import load_task
 from synthetic_task import begin, picture, synthetic_task
 
@@ -118,7 +119,9 @@ def test_every_search_reports_its_method_and_its_measured_recall(
     search: str, method: str, kind: str, task: Path, two: Path, tiny_encoder: Path, tmp_path: Path
 ) -> None:
     place = task if kind == "one" else two
-    campaign = begin(tmp_path / "c", place, tiny_encoder, search=search, neighbours=20, rounds=2, reranker="off")
+    campaign = begin(
+        tmp_path / "c", place, tiny_encoder, search=search, neighbours=20, rounds=2, reranker="off"
+    )
     assert campaign.run() == Step("finished", 2)
     for row in campaign.status()["rounds"]:
         recall = row["search"]["recall"]
@@ -134,9 +137,10 @@ def test_every_search_reports_its_method_and_its_measured_recall(
 
 @pytest.mark.slow
 def test_more_neighbours_than_texts_are_all_texts(task: Path, tiny_encoder: Path, tmp_path: Path) -> None:
-    everything = begin(tmp_path / "all", task, tiny_encoder, search="neighbours", neighbours=10_000)
+    every = {"search": "neighbours", "neighbours": 10_000, "reranker": "off"}
+    everything = begin(tmp_path / "all", task, tiny_encoder, **every)
     everything.run()
-    exact = begin(tmp_path / "exact", task, tiny_encoder)
+    exact = begin(tmp_path / "exact", task, tiny_encoder, reranker="off")
     exact.run()
     assert np.array_equal(everything.ledger.asked(), exact.ledger.asked())
 
@@ -436,6 +440,39 @@ def test_splits_are_found_where_a_task_has_other_names(tiny_encoder: Path, tmp_p
     campaign = begin(tmp_path / "c", place, tiny_encoder, rounds=1)
     assert (campaign.settings.split, campaign.settings.measure_splits) == ("all", ("all",))
     assert campaign.run() == Step("finished", 1)
+
+
+def test_what_a_campaign_is_unless_told_otherwise(task: Path, tiny_encoder: Path, tmp_path: Path) -> None:
+    whole = synthetic_task(tmp_path / "whole", sizes={"train": 60, "all": 120, "dev": 60})
+    options: dict[str, Any] = {"encoder": str(tiny_encoder), "device": "cpu"}
+    settings = create_campaign(tmp_path / "usual", whole, **options).settings
+    assert (settings.split, settings.measure_splits) == ("all", ("all",))
+    assert settings.schedule.batches() == (40,) * 10
+    assert create_campaign(tmp_path / "some", whole, split="train", **options).settings.measure_splits == (
+        "dev",
+    )
+    settings = create_campaign(tmp_path / "splits", task, **options).settings
+    assert (settings.split, settings.measure_splits) == ("train", ("dev",))
+    with pytest.raises(PoolExhausted, match="asks for 16,640 distinct pairs"):
+        create_campaign(tmp_path / "paper", task, recipe="paper", **options)
+
+
+def test_a_finished_campaign_is_extended(task: Path, tiny_encoder: Path, tmp_path: Path) -> None:
+    """By rounds as large as the last; what was asked and measured before stays as it is."""
+    campaign = begin(tmp_path / "c", task, tiny_encoder, schedule=Schedule(first_batch=20, rounds=2))
+    assert campaign.run() == Step("finished", 2)
+    before = picture(campaign.folder)["figures"]
+    campaign.extend(25)
+    assert Campaign(campaign.folder).settings.schedule.batches() == (20,) * 4
+    assert campaign.step() == Step("choose", 3)
+    assert campaign.run() == Step("finished", 4)
+    after = picture(campaign.folder)["figures"]
+    assert {number: after[number] for number in before} == before
+    assert after[4]["labels"] == 80
+    written = (campaign.folder / "campaign.toml").read_text()
+    with pytest.raises(PoolExhausted, match="7,140 are in train"):
+        campaign.extend(8000)
+    assert (campaign.folder / "campaign.toml").read_text() == written
 
 
 def test_a_folder_with_something_in_it_is_no_place_for_a_campaign(

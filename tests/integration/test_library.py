@@ -241,6 +241,19 @@ def test_new_texts_are_matched_in_place_of_the_tasks(trained, tmp_path):
         ps.find_matches(trained, right=texts)
 
 
+@pytest.mark.parametrize(
+    ("labels", "batches"), [(400, (40,) * 10), (50, (5,) * 10), (49, (5,) * 9), (12, (6, 6)), (3, (3,))]
+)
+def test_labels_are_asked_in_ten_equal_rounds_of_five_or_more(labels, batches, trained, tmp_path):
+    task = trained.settings.task_folder(trained.folder)
+    made = ps.create_campaign(tmp_path / "c", task, labels=labels, encoder=trained.settings.encoder)
+    assert made.settings.schedule.batches() == batches
+    with pytest.raises(InputError, match="at least one label more"):
+        ps.extend_campaign(made, 0)
+    more = ps.extend_campaign(made.folder, 1)
+    assert more.settings.schedule.batches() == (*batches, batches[-1])
+
+
 def test_an_evaluation_prints_as_a_table_and_draws_its_curve(trained, tmp_path):
     found = ps.evaluate_model(trained, "test", round=1)
     ap = found.average_precision

@@ -31,7 +31,7 @@ def trained(tmp_path_factory, tiny_encoder) -> dict[str, Path]:
         root = tmp_path_factory.mktemp(name)
         task = synthetic_task(root / "task", two=two)
         schedule = Schedule(first_batch=140, growth=1.0, rounds=2)
-        ways = {"strategy": "reranker-uncertainty", "seed_set": "stated", "schedule": schedule}
+        ways = {"strategy": "uncertainty", "seed_set": "stated", "schedule": schedule}
         begin(root / "campaign", task, tiny_encoder, **ways).run()
         made[name] = root / "campaign"
     return made
@@ -246,7 +246,7 @@ def test_three_commands_from_two_files_to_a_list(tmp_path, tiny_encoder):
         "--encoder",
         tiny_encoder,
         "--strategy",
-        "reranker-uncertainty",
+        "uncertainty",
         "--labels",
         90,
         "--rounds",

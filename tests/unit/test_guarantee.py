@@ -105,3 +105,4 @@ def test_the_random_order_is_fixed_and_even() -> None:
     assert np.array_equal(one, permanent_order(ids, 3)) and not np.array_equal(one, permanent_order(ids, 4))
     assert np.histogram(one, 10, (0, 1))[0].min() > 900
     assert labels_needed(0.99, 0.9) < labels_needed(0.95, 0.9) < labels_needed(0.95, 0.92)
+    assert labels_needed(1.0, 1.0) > 1_000_000  # only labels of every pair show it

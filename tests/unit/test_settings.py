@@ -127,7 +127,10 @@ def test_what_is_written_is_read_back(
         ("[schedule]\nfrist_batch = 9", r"unknown key 'schedule.frist_batch'. Did you mean 'first_batch'\?"),
         ("rounds = 3", r"rounds stands outside its table. Write it below \[schedule\]"),
         ("schedule = 3", "schedule is 3. Allowed: a table with first_batch, growth, rounds"),
-        ("seed_set = 'adaptive'", "seed_set is 'adaptive'. Allowed: one of 'auto', 'spread', 'static', 'stated', 'random'"),
+        (
+            "seed_set = 'adaptive'",
+            "seed_set is 'adaptive'. Allowed: one of 'auto', 'spread', 'static', 'stated', 'random'",
+        ),
         ("seed = -1", "seed is -1. Allowed: a whole number from 0"),
         ("seed = 1.5", "seed is 1.5. Allowed: a whole number"),
         ("seed = true", "seed is True. Allowed: a whole number"),

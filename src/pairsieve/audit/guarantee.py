@@ -233,7 +233,7 @@ def _needed(true: float, precision: float, need: float, pairs: float) -> float:
 
 
 def _divergence(q: float, p: float) -> float:
-    q = min(q, 1.0 - 1e-6)
+    q, p = min(q, 1.0 - 1e-6), min(p, 1.0 - 2e-6)  # a precision of 1 is shown by labels of every pair only
     return float(q * np.log(q / p) + (1.0 - q) * np.log((1.0 - q) / (1.0 - p)))
 
 

@@ -243,9 +243,14 @@ class Trainer:
 
         def build(folder: Path) -> None:
             held_out = self._out_of_fold(labels)
-            even = np.array([scorer.bi_encoder().even_odds], np.float32)
-            base = self.scores.score(scorer.bi_encoder(), self.split, model).base
-            likely = int(base.count_reaching(even, "candidates")[0])
+            alone = scorer.bi_encoder()
+            even = np.array([alone.even_odds], np.float32)
+            scan = self.scores.score(alone, self.split, model).base
+            likely = int(scan.count_reaching(even, "candidates")[0])
+
+            def expects(ids: Ids) -> NDArray[np.float64]:
+                return alone.log_odds(scan.scores(ids))
+
             fitted = fit_reranker(
                 self._cosine_scan,
                 self.split.space,
@@ -254,7 +259,7 @@ class Trainer:
                 self.scores.unit_rows(scorer.matcher, self.split, model),
                 labels.ids,
                 labels.values,
-                Base(held_out.cosines, held_out.log_odds, likely),
+                Base(held_out.cosines, held_out.log_odds, likely, expects),
                 self.settings.seed,
                 self._cross_encoder(labels.round) if cross else None,
             )

@@ -14,8 +14,8 @@ from pairsieve.numeric import logit, sigmoid
 from pairsieve.pairs import Ids, PairSpace, is_member, pair_rows
 from pairsieve.reranker import MOST_CANDIDATES, Floats, ReadTexts, Reranker, candidate_scans
 from pairsieve.reranker.features import describe
-from pairsieve.reranker.linear import fit_linear
-from pairsieve.reranker.trees import COUNT, Features, Logits, fit_trees
+from pairsieve.reranker.linear import Linear, fit_linear
+from pairsieve.reranker.trees import COUNT, Features, Logits, Trees, fit_trees
 
 if TYPE_CHECKING:
     from pairsieve.models import CrossMatcher
@@ -25,6 +25,7 @@ FOLDS = 5
 CROSS_FOLDS = 3  # cross-encoders trained, each without a third of the left texts
 FEWEST = 3  # labels of either class below which there is nothing to learn
 STACK_SPREAD = 0.5  # prior standard deviation of the weights of a stack, around 1 and 0
+BACKGROUND = 200  # unlabelled candidates that models are held to the bi-encoder on
 CANDIDATES_A_TEXT = 20  # by either cut
 FEWEST_CANDIDATES = 50_000
 
@@ -35,12 +36,27 @@ TrainCross = Callable[[Ids, NDArray[np.bool_]], "CrossMatcher"]
 class Base:
     """The bi-encoder's word on labelled pairs (n,), by models that did not see their left texts.
 
-    `likely`: how many pairs of the space it thinks more likely matches than not.
+    `likely`: how many pairs of the space it thinks more likely matches than not. `expects(ids)`: its log-odds
+    of any pairs.
     """
 
     cosines: NDArray[np.floating]
     log_odds: NDArray[np.float64]
     likely: int
+    expects: Callable[[Ids], NDArray[np.float64]]
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """What models are fitted to: features (n, columns), labels (n,) and weights (n,)."""
+
+    features: Features
+    labels: NDArray[np.bool_]
+    weights: NDArray[np.float64]
+
+    def joined(self, other: Examples) -> Examples:
+        mine, theirs = ((e.features, e.labels, e.weights) for e in (self, other))
+        return Examples(*(np.concatenate(both) for both in zip(mine, theirs)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,24 +113,32 @@ def fit_reranker(
         column = each.mean(axis=0)
         column[known] = each[fold, known]
         columns = [column]
-    wanted = _competing(space, ids, labelled)
+    background = _background(ids, labelled, seed)
+    wanted = _competing(space, ids, np.union1d(labelled, background))
     every: list[NDArray[Any]] = [cosines, scans.lexical.scores(ids), *columns]
     among = ids[wanted]
     described = describe(read.pieces, among, [column[wanted] for column in every])
     features = described[np.searchsorted(among, labelled)]
-    raw = out_of_fold_logits(features, labels, left, seed)
+    rest = _expected(described[np.searchsorted(among, background)], base.expects(background), len(labels))
+    raw = out_of_fold_logits(features, labels, left, seed, background=rest)
     weight, share, bias = fit_stack(raw, base.log_odds, labels)
-    models = fit_trees(features, labels, seed), fit_linear(features, labels)
+    models = _fit_models(Examples(features, labels, np.ones(len(labels))).joined(rest), seed)
     reranker = Reranker(*models, read.vocabulary, read.encoder, cuts, weight, share, bias, cross)
     return FittedReranker(reranker, reranker.log_odds(raw, base.log_odds))
 
 
 def out_of_fold_logits(
-    features: Features, labels: NDArray[np.bool_], groups: NDArray[np.int64], seed: int, folds: int = FOLDS
+    features: Features,
+    labels: NDArray[np.bool_],
+    groups: NDArray[np.int64],
+    seed: int,
+    folds: int = FOLDS,
+    background: Examples | None = None,
 ) -> Logits:
     """(n,) logits of labelled pairs, each from models that saw no pair of its group (its left text).
 
-    Where the other folds hold one class only, the smoothed rate of all labels stands for what they would say.
+    background: further examples for every model. Where the other folds hold one class only, the smoothed
+    rate of all labels stands for what they would say.
     """
     rate = (labels.sum() + 0.5) / (len(labels) + 1.0)
     logits = np.full(len(labels), float(logit(rate)))
@@ -123,9 +147,35 @@ def out_of_fold_logits(
         out = fold == one
         rest = labels[~out]
         if out.any() and rest.any() and not rest.all():
-            models = fit_trees(features[~out], rest, seed, COUNT // 2), fit_linear(features[~out], rest)
+            examples = Examples(features[~out], rest, np.ones(len(rest)))
+            models = _fit_models(examples.joined(background) if background else examples, seed, COUNT // 2)
             logits[out] = (models[0].logits(features[out]) + models[1].logits(features[out])) / 2
     return logits
+
+
+def _fit_models(examples: Examples, seed: int, trees: int = COUNT) -> tuple[Trees, Linear]:
+    features, labels, weights = examples.features, examples.labels, examples.weights
+    return fit_trees(features, labels, seed, trees, weights), fit_linear(features, labels, weights)
+
+
+def _background(ids: Ids, labelled: Ids, seed: int) -> Ids:
+    """Some unlabelled candidates, sorted."""
+    free = ids[~is_member(ids, labelled)]
+    rng = np.random.default_rng([seed, 0xBAC6])
+    return np.sort(rng.choice(free, min(BACKGROUND, len(free)), replace=False))
+
+
+def _expected(features: Features, log_odds: NDArray[np.float64], labels: int) -> Examples:
+    """Unlabelled candidates as examples of both classes, in the shares that the bi-encoder expects.
+
+    Few labels lie far from most candidates, of which the models would then say anything. There they are held
+    to the bi-encoder's word, lightly: all of it weighs a quarter of the labels and ten more.
+    """
+    chance = sigmoid(log_odds)
+    weights = np.concatenate([chance, 1.0 - chance])
+    weights *= (labels / 4 + 10) / max(weights.sum(), 1e-12)
+    matches = np.arange(2 * len(features)) < len(features)
+    return Examples(np.concatenate([features, features]), matches, weights)
 
 
 def fit_stack(

@@ -25,7 +25,9 @@ class Linear:
         return found
 
 
-def fit_linear(features: Features, labels: NDArray[np.bool_]) -> Linear:
+def fit_linear(
+    features: Features, labels: NDArray[np.bool_], weights: NDArray[np.float64] | None = None
+) -> Linear:
     """Fitted to labelled pairs of both classes; L2 penalty over columns scaled to unit variance."""
     from sklearn.linear_model import LogisticRegression
 
@@ -34,6 +36,6 @@ def fit_linear(features: Features, labels: NDArray[np.bool_]) -> Linear:
     scale[scale < 1e-9] = np.inf  # a column that is the same everywhere says nothing
     model = LogisticRegression(C=_PENALTY, max_iter=2000)
     with one_thread():
-        model.fit((values - mean) / scale, labels)
-    weights = model.coef_[0] / scale
-    return Linear(weights, model.intercept_ - mean @ weights)
+        model.fit((values - mean) / scale, labels, sample_weight=weights)
+    slopes = model.coef_[0] / scale
+    return Linear(slopes, model.intercept_ - mean @ slopes)
