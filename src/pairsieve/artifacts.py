@@ -108,7 +108,7 @@ class ArtifactStore:
             _write_manifest(beside, kind, key)
             self._install(beside, place, kind, key)
         except Exception as error:
-            if _disk_is_full(error):
+            if disk_is_full(error):
                 raise _disk_full(beside, kind, place) from error
             raise
         finally:
@@ -278,7 +278,7 @@ def _is_stale(name: str) -> bool:
     return False
 
 
-def _disk_is_full(error: BaseException | None) -> bool:
+def disk_is_full(error: BaseException | None) -> bool:
     """Whether a failed write says so, by number or, as numpy and safetensors do, only in words."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):

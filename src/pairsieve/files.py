@@ -20,11 +20,16 @@ from pairsieve.errors import InputError, PairsieveError
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[Path]:
-    """The name of a file to write, in the folder of `path`; it becomes `path` at the end, or is removed."""
+def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
+    """The name of a file to write, in the folder of `path`; it becomes `path` at the end, or is removed.
+
+    private: only its owner may read it, from the first byte on.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = _beside(path)
     try:
+        if private:
+            beside.touch(mode=0o600)
         yield beside
         fsync(beside)
         beside.replace(path)
@@ -62,15 +67,15 @@ def atomic_folder(path: Path, replace: bool = False) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def write_bytes(path: Path, contents: bytes) -> None:
-    """Write a file, whole or not at all."""
-    with atomic_file(path) as beside:
+def write_bytes(path: Path, contents: bytes, private: bool = False) -> None:
+    """Write a file, whole or not at all; `private`: for its owner alone."""
+    with atomic_file(path, private) as beside:
         beside.write_bytes(contents)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 file, whole or not at all; line ends stay as they are."""
-    write_bytes(path, text.encode())
+def write_text(path: Path, text: str, private: bool = False) -> None:
+    """Write a UTF-8 file, whole or not at all; line ends stay as they are. `private`: for its owner alone."""
+    write_bytes(path, text.encode(), private)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -112,6 +112,7 @@ class CampaignSettings:
     task_fingerprint: str = _setting(
         "", "the task's contents when the campaign began; another task is refused", _ANY_TEXT
     )
+    campaign_id: str = _setting("", "names this campaign; its ledger is refused to any other", _ANY_TEXT)
     split: str = _setting("train", "the split whose pairs are asked about", _TEXT)
     measure_splits: tuple[str, ...] = _setting(
         ("dev",), "splits measured after each round; needs their truth", _NAMES
@@ -187,6 +188,11 @@ class CampaignSettings:
         """The task's folder, found from the campaign's."""
         return (campaign_folder / self.task).resolve()
 
+    @property
+    def holds_password(self) -> bool:
+        """Whether the ledger's URL may hold a password; better kept in ~/.pgpass."""
+        return "://" in self.ledger and bool(re.search(r"//[^/@]*:[^/]*@|password", self.ledger))
+
     def ledger_place(self, campaign_folder: Path) -> str | Path:
         """What `open_ledger` is given: a URL as it stands, a file inside the campaign's folder."""
         return self.ledger if "://" in self.ledger else campaign_folder / self.ledger
@@ -242,7 +248,7 @@ def settings_from(given: Mapping[str, Any]) -> CampaignSettings:
 def save_settings(path: Path, settings: CampaignSettings) -> None:
     """Write the campaign file, whole or not at all, with the meaning of each key beside it."""
     try:
-        write_text(path, settings_text(settings))
+        write_text(path, settings_text(settings), private=settings.holds_password)
     except OSError as error:
         raise SettingsError(
             f"{path}: cannot be written ({error.strerror}); the file is as it was. "

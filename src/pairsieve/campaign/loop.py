@@ -7,6 +7,7 @@ before a kill is found again, and a torn artifact is built again.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -26,7 +27,7 @@ from pairsieve.campaign.scoring import SplitScorer, Stopwatch
 from pairsieve.campaign.selecting import selection_folder, selection_info
 from pairsieve.campaign.training import Labels, OutOfFold, Trainer
 from pairsieve.contracts import LabelSource, MapShards
-from pairsieve.errors import InputError, PairsieveError, SettingsError
+from pairsieve.errors import InputError, LedgerError, PairsieveError, SettingsError
 from pairsieve.files import locked
 from pairsieve.ledger import Ledger, open_ledger
 from pairsieve.pairs import Ids, pair_rows
@@ -74,7 +75,10 @@ def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaig
         measurable = [n for n, s in task.splits.items() if s.has_truth and len(s.positives)]
         settings["measure_splits"] = tuple(n for n in ("dev",) if n in measurable)
     checked = CampaignSettings(
-        task=portable_task(task_folder, folder), task_fingerprint=task.fingerprint, **settings
+        task=portable_task(task_folder, folder),
+        task_fingerprint=task.fingerprint,
+        campaign_id=secrets.token_hex(8),
+        **settings,
     )
     check_settings(checked, task)
     folder.mkdir(parents=True, exist_ok=True)
@@ -123,7 +127,32 @@ class Campaign:
 
     @cached_property
     def ledger(self) -> Ledger:
-        return open_ledger(self.settings.ledger_place(self.folder), self.settings.task_fingerprint)
+        """The campaign's ledger, found to be its own and as it was written."""
+        ledger = self.open_ledger()
+        try:
+            ledger.check_whole()
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
+
+    def open_ledger(self) -> Ledger:
+        """The campaign's ledger, whatever state it is in; refused where it is another's, or gone."""
+        settings, place = self.settings, self.settings.ledger_place(self.folder)
+        ran = any((self.folder / "rounds").glob("round-*.json"))
+        if ran and isinstance(place, Path) and not place.exists():
+            raise self._ledger_is_gone(str(place))
+        ledger = open_ledger(place, settings.task_fingerprint, settings.split, settings.campaign_id)
+        if ran and not ledger.rounds():
+            ledger.close()
+            raise self._ledger_is_gone(ledger.place)
+        return ledger
+
+    def _ledger_is_gone(self, place: str) -> LedgerError:
+        return LedgerError(
+            f"{place}: the ledger is empty or missing, yet {self.folder / 'rounds'} holds figures of rounds. "
+            "Put the ledger back from a copy; to begin anew, use a new campaign folder."
+        )
 
     @cached_property
     def trainer(self) -> Trainer:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 import pairsieve
 from pairsieve.errors import InputError, PairsieveError
-from pairsieve.http.errors import add_error_handlers
+from pairsieve.http.errors import Refusal, add_error_handlers
 from pairsieve.http.gate import LARGEST_BODY, Failures, Gate
 from pairsieve.http.server import run_server
 from pairsieve.serving.guide import STYLE, page
@@ -106,7 +106,7 @@ def make_app(service: Service, token: str = "", failures: Failures | None = None
         redoc_url=None,
     )
     meter = Meter(Gate(app, token, failures, open_paths=OPEN_PATHS), service)
-    add_error_handlers(app, _status_of, too_long=413)
+    add_error_handlers(app, _refusal_of, too_long=413)
     _add_matching(app, service)
     _add_texts(app, service)
 
@@ -199,12 +199,15 @@ def _key(request: Request, key: str) -> str:
         raise InputError("the key in the path is not UTF-8", remedy=remedy) from None
 
 
-def _status_of(error: PairsieveError) -> tuple[int, dict[str, str]]:
+def _refusal_of(error: PairsieveError) -> Refusal:
     if isinstance(error, Busy):
-        return 429, {"Retry-After": str(error.retry_seconds)}
-    if isinstance(error, Closed | RecordError):
-        return 503, {"Retry-After": "10"}
-    return 404 if isinstance(error, UnknownKey) else 413 if isinstance(error, TooLong) else 400, {}
+        return Refusal(429, headers={"Retry-After": str(error.retry_seconds)})
+    if isinstance(error, RecordError):
+        words = "The change could not be written to disk. Nothing of it was kept; send it again later."
+        return Refusal(503, words, {"Retry-After": "10"})
+    if isinstance(error, Closed):
+        return Refusal(503, headers={"Retry-After": "10"})
+    return Refusal(404 if isinstance(error, UnknownKey) else 413 if isinstance(error, TooLong) else 400)
 
 
 def serve(service: Service, host: str, port: int, token: str, announce: Callable[[str], None]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,14 +16,14 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from pairsieve.errors import LedgerError, PairsieveError
-from pairsieve.http.errors import add_error_handlers
+from pairsieve.errors import LedgerError, LedgerUnavailable, PairsieveError
+from pairsieve.http.errors import LATER, Refusal, add_error_handlers
 from pairsieve.http.gate import COOKIE, Failures, Gate, cookie_for
 from pairsieve.http.server import run_server
 from pairsieve.web.dashboard import Dashboard
 from pairsieve.web.guideline import LONGEST_GUIDELINE
 from pairsieve.web.rounds import Rounds
-from pairsieve.web.session import LabellingSession, PageAnswer
+from pairsieve.web.session import LabellingSession, OtherLedger, PageAnswer
 
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 LABELS: dict[str, int | None] = {"match": 1, "no match": 0, "unsure": None}
@@ -33,8 +34,12 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     401: {"description": "The token is missing or wrong"},
     403: {"description": "Not from this page"},
     409: {"description": "The ledger refuses; the words say why"},
+    412: {"description": "The page in the browser belongs to another campaign"},
     413: {"description": "Too large"},
     429: {"description": "Too many wrong tokens"},
+    503: {
+        "description": "The ledger cannot be written now; nothing was done, and Retry-After says when to try"
+    },
 }
 
 Who = Annotated[str, Field(min_length=1, max_length=200)]
@@ -51,6 +56,7 @@ class Strict(BaseModel):
 
 class Sent(Strict):
     who: Who
+    ledger: Annotated[str, Field(max_length=64)] | None = None  # which one the browser believes to write to
 
 
 class OneAnswer(Strict):
@@ -122,7 +128,7 @@ def make_app(
         lifespan=lifespan,
     )
     gate = Gate(app, token, failures, open_paths=OPEN_PATHS, login_path="/login")
-    add_error_handlers(app, _status_of)
+    add_error_handlers(app, partial(_refusal_of, session.place.ledger.place))
     _add_pages(app)
     _add_labelling(app, session, rounds)
     _add_overview(app, session, rounds)
@@ -164,6 +170,7 @@ def _add_labelling(app: FastAPI, session: LabellingSession, rounds: Rounds) -> N
     @app.post("/api/answers")
     def answers(sent: AnswersSent) -> dict[str, Any]:
         """Answers; once this returns they are kept. Sending them again changes nothing."""
+        session.check_ledger(sent.ledger)
         state = session.answer(sent.who, [each.given() for each in sent.answers])
         rounds.poke()
         return state
@@ -171,11 +178,13 @@ def _add_labelling(app: FastAPI, session: LabellingSession, rounds: Rounds) -> N
     @app.post("/api/undo")
     def undo(sent: UndoSent) -> dict[str, Any]:
         """Take back what was said about a pair, or said last."""
+        session.check_ledger(sent.ledger)
         return session.undo(sent.who, None if sent.pair is None else _pair_id(sent.pair), sent.token)
 
     @app.post("/api/skip")
     def skip(sent: SkipSent) -> dict[str, Any]:
         """Put a pair at the back of this person's queue."""
+        session.check_ledger(sent.ledger)
         return session.skip(sent.who, _pair_id(sent.pair))
 
     @app.get("/api/state")
@@ -191,6 +200,7 @@ def _add_labelling(app: FastAPI, session: LabellingSession, rounds: Rounds) -> N
     @app.post("/api/disputes")
     def settle(sent: AdjudicationSent) -> dict[str, Any]:
         """Settle a pair, whatever the votes say."""
+        session.check_ledger(sent.ledger)
         state = session.adjudicate(sent.who, sent.answer.given())
         rounds.poke()
         return state
@@ -198,6 +208,7 @@ def _add_labelling(app: FastAPI, session: LabellingSession, rounds: Rounds) -> N
     @app.post("/api/disputes/undo")
     def unsettle(sent: DecisionUndoSent) -> dict[str, Any]:
         """Take back what was settled about a pair."""
+        session.check_ledger(sent.ledger)
         return session.unsettle(sent.who, _pair_id(sent.pair), sent.token)
 
 
@@ -209,6 +220,7 @@ def _add_overview(app: FastAPI, session: LabellingSession, rounds: Rounds) -> No
         """What the page says before anybody has given a name."""
         name = session.campaign.folder.resolve().name
         return {
+            "ledger": session.place.ledger.id,
             "campaign": name if session.place.own else f"{name}, audit of {session.place.name}",
             "relation": session.campaign.task.relation,
             "budget": session.campaign.settings.schedule.budget(),
@@ -259,8 +271,16 @@ def _asset(name: str, body: bytes) -> Response:
     return Response(body, media_type=f"{kind}; charset=utf-8", headers={"Cache-Control": "no-cache"})
 
 
-def _status_of(error: PairsieveError) -> tuple[int, dict[str, str]]:
-    return 409 if isinstance(error, LedgerError) else 400, {}
+def _refusal_of(place: str, error: PairsieveError) -> Refusal:
+    """What the browser is told: not where the database is, nor as whom it is opened."""
+    if isinstance(error, LedgerUnavailable):
+        words = "The database of answers cannot be reached or written now. Nothing was written; try again."
+        return Refusal(503, words, LATER)
+    if isinstance(error, OtherLedger):
+        return Refusal(412)
+    if isinstance(error, LedgerError):
+        return Refusal(409, str(error).replace(f"{place}: ", ""))
+    return Refusal(400)
 
 
 def _pair_id(pair: str) -> int:

@@ -10,6 +10,7 @@ costs nothing but an answer too many. An answer is confirmed once it is in the l
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
 import threading
 import time
@@ -24,17 +25,22 @@ from pairsieve.campaign import Campaign, Step
 from pairsieve.campaign.audits import split_ledger
 from pairsieve.campaign.inference import infer_labels
 from pairsieve.contracts import Answer
-from pairsieve.errors import InputError, LedgerError
+from pairsieve.errors import InputError, LedgerError, LedgerUnavailable, PairsieveError
 from pairsieve.transitivity import Contradiction
 from pairsieve.web import disagreements
 from pairsieve.web.answer_cache import WORDS, AnswerCache
 from pairsieve.web.guideline import Guideline
 from pairsieve.web.predictions import Predictions
 
+log = logging.getLogger("pairsieve")
 LEASE_SECONDS = 180.0  # without a sign of life for so long, a person's pairs go to others
 LONGEST_NAME = 64
 PAGE = "page"  # the ledger's `source` of what people say here
 _RESERVED = {"truth", "transitivity"}  # names under which others answer
+
+
+class OtherLedger(PairsieveError):
+    """A click from a page of another campaign; its pair numbers would mean other texts here."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +196,13 @@ class LabellingSession:
         with self._lock:
             return {"undone": undone, **self._state(who)}
 
+    def check_ledger(self, ledger: str | None) -> None:
+        """Refuse a click that was made for another ledger, such as that of a server that was here before."""
+        if ledger is not None and ledger != self._ledger.id:
+            raise OtherLedger(
+                "This page was opened for another campaign than the one served here. Reload it."
+            )
+
     def _check_asked(self, pairs: Iterable[int]) -> None:
         for pair in pairs:
             if pair not in self._cache.questions:
@@ -305,6 +318,9 @@ class LabellingSession:
                 with self._lock:
                     if self._cache.version == version:  # else somebody answered meanwhile: this is old
                         self._cache.install(*found)
+            except LedgerUnavailable as error:  # what is known is shown until it can be read again
+                log.warning("%s", error)
+                self._cache.read_later()
             finally:
                 self._reading = False
         self._follow()
@@ -348,9 +364,12 @@ class LabellingSession:
             return Step("audited", 0, reason=again)
         version, now = self._cache.version, time.monotonic()
         if self._step[0] != version or now - self._step[1] > 5:
-            step = self.campaign.step()
-            if step.name in ("finished", "stopped") and (stale := self.campaign.stale_rounds()):
-                step = Step("train", min(stale))
+            try:
+                step = self.campaign.step()
+                if step.name in ("finished", "stopped") and (stale := self.campaign.stale_rounds()):
+                    step = Step("train", min(stale))
+            except LedgerUnavailable:
+                step = Step("label", 0)  # nothing can be begun while the ledger cannot be read
             self._step = (version, now, step)
         return self._step[2]
 
