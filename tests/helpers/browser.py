@@ -24,6 +24,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--host-resolver-rules=MAP *.test 127.0.0.1",
 ]
 LONG = 120_000  # milliseconds: a busy machine may take that long to train a tiny round
 LOOKED_AT: set[str] = set()  # what was checked for everybody's use: once is enough

@@ -135,7 +135,7 @@ def _chain(connection: sa.Connection, table: sa.Table) -> tuple[int, str, list[i
 
 def _follows(before: Any, values: list[Any], chain: Any) -> bool:
     try:
-        return link(before, values) == chain
+        return bool(link(before, values) == chain)
     except TypeError:  # a damaged cell may hold bytes
         return False
 

@@ -20,8 +20,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 import pairsieve
 from pairsieve.errors import InputError, PairsieveError
+from pairsieve.http.connections import MOST_CONNECTIONS
 from pairsieve.http.errors import Refusal, add_error_handlers
 from pairsieve.http.gate import LARGEST_BODY, Failures, Gate
+from pairsieve.http.proxy import Proxy
 from pairsieve.http.server import run_server
 from pairsieve.serving.guide import STYLE, page
 from pairsieve.serving.metrics import Meter
@@ -95,17 +97,28 @@ class HealthGiven(BaseModel):
     version: str
 
 
-def make_app(service: Service, token: str = "", failures: Failures | None = None) -> Meter:
+def make_app(
+    service: Service, token: str = "", failures: Failures | None = None, proxy: Proxy | None = None
+) -> Meter:
     """The HTTP application of a service; its metrics begin at nought."""
     app = FastAPI(
         title="pairsieve serve",
         version=pairsieve.__version__,
         description="Match a new text against a collection; add and remove texts while serving. "
-        "Every request that is not a GET needs the header X-Pairsieve: 1.",
+        "Every change (PUT, DELETE) needs the header X-Pairsieve: 1.",
         docs_url=None,
         redoc_url=None,
     )
-    meter = Meter(Gate(app, token, failures, open_paths=OPEN_PATHS), service)
+    gate = Gate(
+        app,
+        token,
+        failures,
+        open_paths=OPEN_PATHS,
+        pages=OPEN_PATHS,
+        reading_paths={"/match", "/match/batch"},
+        proxy=proxy,
+    )
+    meter = Meter(gate, service)
     add_error_handlers(app, _refusal_of, too_long=413)
     _add_matching(app, service)
     _add_texts(app, service)
@@ -210,8 +223,26 @@ def _refusal_of(error: PairsieveError) -> Refusal:
     return Refusal(404 if isinstance(error, UnknownKey) else 413 if isinstance(error, TooLong) else 400)
 
 
-def serve(service: Service, host: str, port: int, token: str, announce: Callable[[str], None]) -> None:
+def serve(
+    service: Service,
+    host: str,
+    port: int,
+    token: str,
+    announce: Callable[[str], None],
+    proxy: Proxy | None = None,
+) -> None:
     """Serve until SIGTERM or Ctrl-C, then finish what was accepted. Port 0 takes a free one."""
-    most = service.queue.most_waiting + 1000  # connections: beyond the queue's own limit, which explains
-    limits = {"backlog": 2048, "limit_concurrency": most, "graceful_seconds": STOP_SECONDS}
-    run_server(make_app(service, token), host, port, token, announce, **limits, ws="none", lifespan="off")
+    proxy = proxy or Proxy()
+    most = service.queue.most_waiting + MOST_CONNECTIONS  # beyond the queue's own limit, which explains
+    run_server(
+        make_app(service, token, proxy=proxy),
+        host,
+        port,
+        token,
+        announce,
+        proxy=proxy,
+        most_connections=most,
+        graceful_seconds=STOP_SECONDS,
+        ws="none",
+        lifespan="off",
+    )

@@ -17,8 +17,10 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from pairsieve.errors import LedgerError, LedgerUnavailable, PairsieveError
+from pairsieve.http.connections import MOST_CONNECTIONS
 from pairsieve.http.errors import LATER, Refusal, add_error_handlers
 from pairsieve.http.gate import COOKIE, Failures, Gate, cookie_for
+from pairsieve.http.proxy import Proxy
 from pairsieve.http.server import run_server
 from pairsieve.web.dashboard import Dashboard
 from pairsieve.web.guideline import LONGEST_GUIDELINE
@@ -27,6 +29,7 @@ from pairsieve.web.session import LabellingSession, OtherLedger, PageAnswer
 
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 LABELS: dict[str, int | None] = {"match": 1, "no match": 0, "unsure": None}
+PAGES = {"/": "label.html", "/dashboard": "dashboard.html", "/login": "login.html"}
 OPEN_PATHS = {"/login", "/api/login", "/static/style.css", "/static/login.js", "/static/icon.svg"}
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -104,6 +107,7 @@ def make_app(
     trains: bool = False,
     cache: Path | None = None,
     failures: Failures | None = None,
+    proxy: Proxy | None = None,
 ) -> Gate:
     """The page of a session. `trains`: go on with the rounds in the background while the page is served."""
 
@@ -127,7 +131,9 @@ def make_app(
         responses=REFUSALS,
         lifespan=lifespan,
     )
-    gate = Gate(app, token, failures, open_paths=OPEN_PATHS, login_path="/login")
+    gate = Gate(
+        app, token, failures, open_paths=OPEN_PATHS, login_path="/login", pages=PAGES.keys(), proxy=proxy
+    )
     add_error_handlers(app, partial(_refusal_of, session.place.ledger.place))
     _add_pages(app)
     _add_labelling(app, session, rounds)
@@ -144,7 +150,7 @@ def make_app(
             return JSONResponse({"detail": "That token is wrong."}, 401)
         answer = JSONResponse({"ok": True})
         if token:
-            secure = request.url.scheme == "https"
+            secure = gate.sends_secretly(request.scope)
             answer.set_cookie(
                 COOKIE, cookie_for(token), httponly=True, samesite="strict", secure=secure, max_age=30 * 86400
             )
@@ -256,7 +262,7 @@ def _add_pages(app: FastAPI) -> None:
     def page(name: str) -> Callable[[], Response]:
         return lambda: _asset(name, assets[name])
 
-    for path, name in (("/", "label.html"), ("/dashboard", "dashboard.html"), ("/login", "login.html")):
+    for path, name in PAGES.items():
         app.add_api_route(path, page(name), methods=["GET"], include_in_schema=False)
 
     @app.get("/static/{name}", include_in_schema=False)
@@ -295,7 +301,10 @@ def serve(
     trains: bool,
     announce: Callable[[str], None],
     cache: Path | None = None,
+    proxy: Proxy | None = None,
 ) -> None:
     """Serve until stopped; port 0 takes a free one. `announce(url)` is called once it can be reached."""
-    app = make_app(session, token, trains, cache)
-    run_server(app, host, port, token, announce, backlog=128, limit_concurrency=500, graceful_seconds=3)
+    proxy = proxy or Proxy()
+    app = make_app(session, token, trains, cache, proxy=proxy)
+    limits = {"most_connections": MOST_CONNECTIONS, "graceful_seconds": 3}
+    run_server(app, host, port, token, announce, proxy=proxy, **limits)
