@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from pairsieve.errors import SettingsError, nearest
-from pairsieve.files import write_text
+from pairsieve.files import read_limited, write_text
 
 FORMAT = 2  # of campaign folders: one scorer, in the field's words
 CAMPAIGN_FILE = "campaign.toml"
+MOST_BYTES = 1 << 20  # of a campaign file
 MOST_LABELS = 10**12  # a schedule beyond this is a slip of the pen, not a budget
 
 
@@ -210,12 +211,11 @@ def portable_task(task_folder: Path, campaign_folder: Path) -> str:
 def load_settings(path: Path) -> CampaignSettings:
     """The settings in a campaign file, checked; every complaint names the file and the key."""
     try:
-        with path.open("rb") as file:
-            given = tomllib.load(file)
+        given = tomllib.loads(read_limited(path, MOST_BYTES).decode())
     except FileNotFoundError:
         remedy = f"Create a campaign with: pairsieve init {path.parent} --task TASK"
         raise SettingsError(f"{path}: there is no campaign file. {remedy}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # TOML's and Unicode's errors are ValueErrors
         what = f"{path}: cannot be read as TOML: {error}"
         raise SettingsError(f"{what}. Correct the file and run again.") from None
     if given.pop("format", None) != FORMAT:

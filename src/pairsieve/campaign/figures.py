@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pairsieve.errors import ArtifactError
-from pairsieve.files import write_text
+from pairsieve.files import load_json, write_text
 from pairsieve.settings import CampaignSettings
 
 log = logging.getLogger("pairsieve")
@@ -32,7 +32,7 @@ def write_sealed(path: Path, row: dict[str, Any]) -> None:
 def read_sealed(path: Path) -> dict[str, Any] | None:
     """The row that was written; None where there is no file, and, with a warning, where it was altered."""
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
+        held = load_json(path)
         figures: dict[str, Any] = held["figures"]
         if _seal(json.dumps(figures, sort_keys=True)) == held["sha256"]:
             return figures
@@ -45,7 +45,7 @@ def read_sealed(path: Path) -> dict[str, Any] | None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found: dict[str, Any] = load_json(path)
     return found
 
 

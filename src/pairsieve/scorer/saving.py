@@ -6,14 +6,13 @@ The folder holds the plain part as a sentence-transformers model with its head (
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pairsieve.errors import InputError
-from pairsieve.files import write_json
+from pairsieve.files import check_checksums, load_json, write_json
 from pairsieve.scorer.corrections import Corrections
 from pairsieve.scorer.scorer import Scorer
 
@@ -46,7 +45,8 @@ def load_scorer(folder: Path | str, device: str | None = None) -> Scorer:
         remedy += "corrections and no calibration"
         raise InputError(f"no scorer: {SCORER_FILE} is missing", where=str(folder), remedy=remedy)
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        check_checksums(folder)
+        about = load_json(path)
         if about["format"] != _FORMAT:
             what, why = f"format {about['format']} of a scorer", f"this pairsieve reads format {_FORMAT}"
             raise InputError(what, where=str(path), why=why, remedy="Export it again")

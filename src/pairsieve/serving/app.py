@@ -13,13 +13,13 @@ from dataclasses import asdict
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query, Request
 from fastapi import Path as PathPart
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 import pairsieve
-from pairsieve.errors import InputError, PairsieveError
+from pairsieve.errors import ArtifactError, InputError, LedgerUnavailable, PairsieveError
 from pairsieve.http.connections import MOST_CONNECTIONS
 from pairsieve.http.errors import Refusal, add_error_handlers
 from pairsieve.http.gate import LARGEST_BODY, Failures, Gate
@@ -29,9 +29,18 @@ from pairsieve.serving.guide import STYLE, page
 from pairsieve.serving.metrics import Meter
 from pairsieve.serving.queue import Busy, Closed
 from pairsieve.serving.record import RecordError
-from pairsieve.serving.service import LONGEST_KEY, LONGEST_TEXT, Answer, Service, TooLong, UnknownKey
+from pairsieve.serving.service import (
+    LONGEST_KEY,
+    LONGEST_TEXT,
+    Answer,
+    Reloading,
+    Service,
+    TooLong,
+    UnknownKey,
+)
 
 MOST_IN_BATCH = 100  # texts of one /match/batch
+MOST_LISTED = 100  # texts of one page
 MOST_ASKED = 100  # matches of one text
 STOP_SECONDS = 60  # how long a stop waits for the requests that were accepted
 OPEN_PATHS = {"/health", "/docs", "/docs/style.css", "/openapi.json"}  # they show no text
@@ -73,6 +82,22 @@ class TextSent(Sent):
 
 class BatchGiven(BaseModel):
     answers: list[Answer] = Field(description="One for each text, in the order sent.")
+
+
+class HeldGiven(BaseModel):
+    key: str
+    text: str
+
+
+class TextsGiven(BaseModel):
+    texts: list[HeldGiven]
+    next: str | None = Field(description="The `after` of the next page; null at the end.")
+
+
+class ReloadGiven(BaseModel):
+    changed: bool = Field(description="Whether another model, or another collection, answers now.")
+    model: str
+    texts: int
 
 
 class TextGiven(BaseModel):
@@ -131,6 +156,12 @@ def make_app(
         state |= {"status": "stopping" if stopping else "ok", "version": pairsieve.__version__}
         return JSONResponse(state, 503 if stopping else 200)
 
+    @app.post("/reload", responses=_refusals(400, 401, 403, 409, 503), response_model=ReloadGiven)
+    async def reload() -> Response:
+        """Take up the latest round of the campaign, or the export as it is now, without a stop."""
+        changed = await asyncio.to_thread(service.reload)
+        return JSONResponse({"changed": changed, "model": service.about()["model"], "texts": len(service)})
+
     @app.get("/metrics", responses={**_refusals(401), 200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:
         """Counts and times in the text format of Prometheus."""
@@ -155,6 +186,7 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
         401: "The token is missing or wrong",
         403: "The header X-Pairsieve is missing, or the request is from a foreign page",
         404: "There is no text with this key",
+        409: "A new model is being loaded already",
         413: f"The body has more than {LARGEST_BODY:,} bytes, or the text too many characters",
         429: "Too much waits; the header Retry-After says when to ask again",
         503: "The service is stopping, or its disk fails; nothing was done",
@@ -182,6 +214,22 @@ def _add_matching(app: FastAPI, service: Service) -> None:
 
 
 def _add_texts(app: FastAPI, service: Service) -> None:
+    @app.get("/texts", responses=_refusals(401, 403, 429, 503), response_model=TextsGiven)
+    async def texts(
+        after: Annotated[str | None, Query(max_length=LONGEST_KEY)] = None,
+        count: Annotated[int, Query(ge=1, le=MOST_LISTED)] = MOST_LISTED,
+    ) -> Response:
+        """Held texts in the order of their keys, a page at a time; `next` is the `after` of the next page."""
+        page = await asyncio.wrap_future(service.page(after, count))
+        listed = [{"key": key, "text": text} for key, text in page.texts]
+        return JSONResponse({"texts": listed, "next": page.next})
+
+    @app.get("/texts/{key:path}", responses=_refusals(401, 403, 404, 429, 503), response_model=HeldGiven)
+    async def get(key: Key, request: Request) -> Response:
+        """A held text by its key."""
+        key = _key(request, key)
+        return JSONResponse({"key": key, "text": await asyncio.wrap_future(service.look_up(key))})
+
     replaced: dict[int | str, dict[str, Any]] = {
         200: {"description": "Replaced"},
         201: {"description": "Added", "model": TextGiven},
@@ -220,6 +268,10 @@ def _refusal_of(error: PairsieveError) -> Refusal:
         return Refusal(503, words, {"Retry-After": "10"})
     if isinstance(error, Closed):
         return Refusal(503, headers={"Retry-After": "10"})
+    if isinstance(error, Reloading):
+        return Refusal(409, headers={"Retry-After": "10"})
+    if isinstance(error, LedgerUnavailable | ArtifactError):  # while a new model is loaded
+        return Refusal(503, "The new model cannot be read now. The old one answers.", {"Retry-After": "10"})
     return Refusal(404 if isinstance(error, UnknownKey) else 413 if isinstance(error, TooLong) else 400)
 
 

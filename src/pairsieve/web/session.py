@@ -26,6 +26,7 @@ from pairsieve.campaign.audits import split_ledger
 from pairsieve.campaign.inference import infer_labels
 from pairsieve.contracts import Answer
 from pairsieve.errors import InputError, LedgerError, LedgerUnavailable, PairsieveError
+from pairsieve.ledger.names import RESERVED, person_name
 from pairsieve.transitivity import Contradiction
 from pairsieve.web import disagreements
 from pairsieve.web.answer_cache import WORDS, AnswerCache
@@ -34,9 +35,7 @@ from pairsieve.web.predictions import Predictions
 
 log = logging.getLogger("pairsieve")
 LEASE_SECONDS = 180.0  # without a sign of life for so long, a person's pairs go to others
-LONGEST_NAME = 64
 PAGE = "page"  # the ledger's `source` of what people say here
-_RESERVED = {"truth", "transitivity"}  # names under which others answer
 
 
 class OtherLedger(PairsieveError):
@@ -397,7 +396,7 @@ class LabellingSession:
         """Names that have answered, for the page to offer."""
         self._freshen()
         with self._lock:
-            return sorted(self._cache.history.keys() - _RESERVED - self._cache.models)
+            return sorted(self._cache.history.keys() - RESERVED - self._cache.models)
 
     def unseen_matches(self, most: int = 12) -> list[dict[str, Any]] | None:
         """Pairs nobody was asked about that the latest model is surest match; None where it did not look."""
@@ -433,14 +432,7 @@ class LabellingSession:
 
     def _named(self, who: str) -> str:
         """A person's name as the ledger keeps it; not one under which a language model answers."""
-        name = checked_name(who)
-        if name in self._cache.models:
-            raise InputError(
-                f"the name {name!r} belongs to a language model that answers here",
-                why="its answers and yours could not be told apart",
-                remedy="Choose another name",
-            )
-        return name
+        return person_name(who, self._cache.models)
 
     @contextmanager
     def _person(self, who: str) -> Iterator[str]:
@@ -453,15 +445,3 @@ class LabellingSession:
     def _active(self) -> set[str]:
         now = self._clock()
         return {who for who, at in self._seen.items() if now - at < self.lease_seconds}
-
-
-def checked_name(who: str) -> str:
-    """A person's name as the ledger keeps it, or an error in words."""
-    name = " ".join(who.split())
-    if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
-        what = f"{len(name)} characters" if name.isprintable() else "unprintable characters"
-        remedy = f"Give a name of 1 to {LONGEST_NAME} printable characters"
-        raise InputError(f"a name of {what}", remedy=remedy)
-    if name.casefold() in _RESERVED:
-        raise InputError(f"the name {name!r} is kept for pairsieve itself", remedy="Choose another name")
-    return name
