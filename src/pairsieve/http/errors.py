@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ from fastapi.responses import Response
 from pairsieve.errors import PairsieveError
 
 log = logging.getLogger("pairsieve")
+SELDOM = 10.0  # seconds
+_logged: dict[str, float] = {}  # words -> when
 
 
 @dataclass(frozen=True)
@@ -44,13 +47,23 @@ def add_error_handlers(app: FastAPI, refusal_of: RefusalOf, too_long: int = 422)
     async def refused(_: Request, error: PairsieveError) -> Response:
         refusal = refusal_of(error)
         if refusal.status >= 500:
-            log.warning("%s", error)
+            log_seldom(error)
         return _response(refusal.words or str(error), refusal.status, refusal.headers)
 
     @app.exception_handler(OSError)
     async def failed(_: Request, error: OSError) -> Response:
-        log.warning("%s", error)
+        log_seldom(error)
         return _response(DISK.words, DISK.status, DISK.headers)
+
+
+def log_seldom(error: Exception) -> None:
+    """Log an error, the same words once in ten seconds: in an outage each request meets it."""
+    words, now = str(error), time.monotonic()
+    if now - _logged.get(words, -SELDOM) >= SELDOM:
+        if len(_logged) > 100:
+            _logged.clear()
+        _logged[words] = now
+        log.warning("%s", words)
 
 
 def _response(detail: object, status: int, headers: dict[str, str] | None = None) -> Response:

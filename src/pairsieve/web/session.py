@@ -10,7 +10,6 @@ costs nothing but an answer too many. An answer is confirmed once it is in the l
 from __future__ import annotations
 
 import hashlib
-import logging
 import secrets
 import threading
 import time
@@ -26,6 +25,7 @@ from pairsieve.campaign.audits import split_ledger
 from pairsieve.campaign.inference import infer_labels
 from pairsieve.contracts import Answer
 from pairsieve.errors import InputError, LedgerError, LedgerUnavailable, PairsieveError
+from pairsieve.http.errors import log_seldom
 from pairsieve.ledger.names import RESERVED, person_name
 from pairsieve.transitivity import Contradiction
 from pairsieve.web import disagreements
@@ -33,7 +33,6 @@ from pairsieve.web.answer_cache import WORDS, AnswerCache
 from pairsieve.web.guideline import Guideline
 from pairsieve.web.predictions import Predictions
 
-log = logging.getLogger("pairsieve")
 LEASE_SECONDS = 180.0  # without a sign of life for so long, a person's pairs go to others
 PAGE = "page"  # the ledger's `source` of what people say here
 
@@ -318,7 +317,7 @@ class LabellingSession:
                     if self._cache.version == version:  # else somebody answered meanwhile: this is old
                         self._cache.install(*found)
             except LedgerUnavailable as error:  # what is known is shown until it can be read again
-                log.warning("%s", error)
+                log_seldom(error)
                 self._cache.read_later()
             finally:
                 self._reading = False
