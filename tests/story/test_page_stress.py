@@ -72,9 +72,9 @@ class Server:
 class Person(threading.Thread):
     """Answers pair after pair; what was not acknowledged is sent again with the same token."""
 
-    def __init__(self, name: str, port: int, clicks: int, end: threading.Event) -> None:
+    def __init__(self, name: str, port: int, end: threading.Event) -> None:
         super().__init__(name=name)
-        self.url, self.clicks, self.end = f"http://127.0.0.1:{port}/", clicks, end
+        self.url, self.end = f"http://127.0.0.1:{port}/", end
         self.acknowledged: dict[str, str] = {}  # token -> pair
         self.retried = self.refused = 0
 
@@ -99,14 +99,13 @@ class Person(threading.Thread):
         return {}
 
     def run(self) -> None:
-        while len(self.acknowledged) < self.clicks and not self.end.is_set():
+        while not self.end.is_set():  # also when there is nothing to do: who goes keeps pairs for a while
             for pair in self.ask(f"api/next?who={self.name}&count=8").get("pairs", []):
                 token = secrets.token_hex(8)
                 given = {"pair": pair["pair"], "label": random.choice(["match", "no match"]), "token": token}
                 if self.ask("api/answers", {"who": self.name, "answers": [given]}):
                     self.acknowledged[token] = pair["pair"]
-                if len(self.acknowledged) == self.clicks:
-                    return
+            time.sleep(0.01)
 
 
 @dataclass
@@ -139,15 +138,18 @@ def test_no_click_is_lost_or_doubled_and_training_goes_on(database: Database, ti
     ask(campaign, 1, np.arange(clicks))
     campaign.ledger.close()
     server, end = Server(campaign.folder), threading.Event()
-    people = [Person(f"person{n}", server.port, clicks // PEOPLE, end) for n in range(PEOPLE)]
+    people = [Person(f"person{n}", server.port, end) for n in range(PEOPLE)]
     for person in people:
         person.start()
+
+    def acknowledged() -> int:
+        return sum(len(person.acknowledged) for person in people)
+
     harm = random.Random(0).sample(["kill"] * KILLS + ["outage"] * OUTAGES, KILLS + OUTAGES)
     try:
         for number, kind in enumerate(harm, 1):  # spread over the clicks
-            while sum(len(p.acknowledged) for p in people) < clicks * number // (len(harm) + 1):
-                assert any(person.is_alive() for person in people)
-                time.sleep(0.01)
+            share = clicks * number // (len(harm) + 1)
+            until(lambda least=share: acknowledged() >= least, 600)  # type: ignore[misc]
             if kind == "outage":
                 refused = sum(person.refused for person in people)
                 database.away()
@@ -164,27 +166,22 @@ def test_no_click_is_lost_or_doubled_and_training_goes_on(database: Database, ti
             else:
                 server.kill()
                 server.start()
-        for person in people:
-            person.join(timeout=600)
-            assert not person.is_alive(), f"{person.name} is still waiting"
+        until(lambda: acknowledged() >= clicks, 600)
         database.away()  # once more, while the next round is trained and chosen
         time.sleep(3)
         database.back()
-        for _ in range(600):
-            state = people[0].ask("api/state?who=somebody")
-            if state["round"]["number"] == 2:
-                break
-            time.sleep(1)
-        assert state["round"]["number"] == 2, str(state)
+        until(lambda: acknowledged() >= clicks + 30, 600)  # all of the second round
     finally:
         end.set()
+        for person in people:
+            person.join()
         server.kill()
     said = {token: pair for person in people for token, pair in person.acknowledged.items()}
     with Campaign(campaign.folder).ledger as ledger:
         kept = ledger.answers()
         assert ledger.verify().ok
     tokens = list(map(str, kept.tokens))
-    assert len(said) == clicks
+    assert len(said) >= clicks + 30, "training went on"
     assert len(set(tokens)) == len(tokens), "a click was written twice"
     there = dict(zip(tokens, map(str, kept.ids)))
     lost = [token for token, pair in said.items() if there.get(token) != pair]

@@ -20,7 +20,13 @@ from pairsieve.advice import Advice, SavedSelection, advise_after, stop_reason
 from pairsieve.advice.features import frozen_rows, similarity_features
 from pairsieve.artifacts import ArtifactStore, labels_digest, load_array
 from pairsieve.campaign.checks import check_settings
-from pairsieve.campaign.figures import read_sealed, round_line, settings_digest, write_sealed
+from pairsieve.campaign.figures import (
+    changed_settings,
+    read_sealed,
+    round_line,
+    settings_digest,
+    write_sealed,
+)
 from pairsieve.campaign.inference import infer_labels, unaskable_pairs
 from pairsieve.campaign.notebook import campaign_html
 from pairsieve.campaign.scoring import SplitScorer, Stopwatch
@@ -221,6 +227,8 @@ class Campaign:
         busy = SettingsError(f"{self.folder} is being run by another process. Wait for it, or stop it first.")
         with locked(self.folder / ".lock", busy):
             check_settings(self.settings, self.task)  # the file may have been edited since `init`
+            if changes := changed_settings(self.folder / "rounds" / "settings.json", self.settings):
+                say(f"{CAMPAIGN_FILE} changed since the last run: {changes}")
             if message := self._stale_message():
                 say(message)
             while True:
