@@ -3,9 +3,9 @@
     python -m experiments.bench.serving_changes [--operations 1000000] [--held 1000] [--additions 100000]
 
 Texts with random rows of 384 numbers are added and removed again, 256 changes at a time, as the service does
-it (record on disk, then index), with about `held` texts held at any time. Then `additions` texts are added and
-the index is opened again from the record. Exit status 1 if memory grew by more than a tenth after the first
-tenth.
+it (record on disk, then index), with about `held` texts held at any time. Then `additions` texts are added
+and the index is opened again from the record. Exit status 1 if memory grew by more than a tenth after the
+first tenth.
 """
 
 from __future__ import annotations
