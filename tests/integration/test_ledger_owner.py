@@ -11,7 +11,9 @@ import pytest
 from pairsieve.campaign import Campaign
 from pairsieve.errors import LedgerError, LedgerUnavailable
 from pairsieve.ledger import open_ledger
+from pairsieve.serving import Service
 from pairsieve.settings import CAMPAIGN_FILE
+from serving_campaign import finished_campaign
 from small_disk import small_disk
 from synthetic_task import begin, synthetic_task
 from web_campaign import Page, asked_campaign
@@ -106,6 +108,19 @@ def test_a_read_only_campaign_can_be_looked_at(tmp_path: Path, tiny_encoder: Pat
         assert looked_at.open_ledger().verify().ok
         with pytest.raises(LedgerUnavailable, match="allow writing in its folder"):
             looked_at.ledger.withdraw([int(pair)], "Ann", "page")  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_a_read_only_campaign_can_be_served(
+    tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pairsieve.serving.opening.KEEP_LISTS_FROM", 1)  # lists are kept on disk
+    with small_disk(tmp_path / "disk", 32) as disk:
+        folder = finished_campaign(disk.folder, tiny_encoder)
+        disk.protect()
+        with Service.open(folder, state=tmp_path / "state") as service:
+            service.add("new", "what is this")
+            assert service.match("what is this", 1)[0].key == "new"
 
 
 def test_a_password_with_an_at_sign_is_not_half_printed() -> None:
