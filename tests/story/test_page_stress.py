@@ -6,6 +6,7 @@ for the whole story.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -81,14 +82,14 @@ class Person(threading.Thread):
     def ask(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         headers = {"X-Pairsieve": "1", "Content-Type": "application/json"}
         while not self.end.is_set():
-            data = None if body is None else json.dumps(body).encode()
+            data, words = None if body is None else json.dumps(body).encode(), b""
             try:
                 request = urllib.request.Request(self.url + path, data, headers)
                 with urllib.request.urlopen(request, timeout=20) as answer:
                     found: dict[str, Any] = json.loads(answer.read())
                     return found
             except urllib.error.HTTPError as error:  # the server answered: a refusal is not a crash
-                with error:
+                with error, contextlib.suppress(http.client.HTTPException):  # killed while it answered
                     words = error.read()[:300]
                 assert error.code == 503 and error.headers["Retry-After"], f"{path}: {error.code} {words!r}"
                 self.refused += 1
