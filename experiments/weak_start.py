@@ -38,7 +38,7 @@ from pairsieve.errors import InputError, SettingsError
 from pairsieve.files import atomic_file, atomic_folder, write_json
 from pairsieve.measure.exact import measure_exactly
 from pairsieve.models.encoder import TOKENISER_FILES, Encoder, Tokens, as_float32, encoder_named, quietly
-from pairsieve.models.folders import transformer_folder
+from pairsieve.models.folders import NO_CODE, transformer_folder
 from pairsieve.models.token_cache import texts_sha256
 from pairsieve.scan import open_scan
 from pairsieve.tasks import Task, load_task
@@ -113,7 +113,9 @@ def load_masked_model(encoder: Encoder, settings: WeakStartSettings) -> Any:
     with quietly(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         folder = transformer_folder(encoder.folder)
-        model = AutoModelForMaskedLM.from_pretrained(str(folder), use_safetensors=True, **as_float32())
+        model = AutoModelForMaskedLM.from_pretrained(
+            str(folder), use_safetensors=True, **NO_CODE, **as_float32()
+        )
     if settings.layers:
         stack = getattr(getattr(model.base_model, "encoder", None), "layer", ())
         if not 1 <= settings.layers <= len(stack):

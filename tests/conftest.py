@@ -13,6 +13,8 @@ from examples import FAST, PROFILE
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test never asks the network; set before any import
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny networks: threads would only wait for each other
 
+pytest.register_assert_rewrite("browser", "postgres")  # plug-ins that tests import from as well
+
 # The first example of a property may compile kernels; a busy machine is no failure.
 settings.register_profile("full", deadline=None)
 settings.register_profile("fast", deadline=None, max_examples=FAST)

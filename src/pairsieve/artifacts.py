@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import ArtifactError, nearest
-from pairsieve.files import fsync, fsync_tree, locked
+from pairsieve.files import fsync, fsync_tree, load_json, locked
 
 MANIFEST = "manifest.json"
 BUILDING, BROKEN = ".building-", ".broken-"  # names of folders that are not artifacts (yet, any more)
@@ -108,7 +108,7 @@ class ArtifactStore:
             _write_manifest(beside, kind, key)
             self._install(beside, place, kind, key)
         except Exception as error:
-            if _disk_is_full(error):
+            if disk_is_full(error):
                 raise _disk_full(beside, kind, place) from error
             raise
         finally:
@@ -146,7 +146,7 @@ class ArtifactStore:
     def _complaint(self, place: Path, kind: str, key: Mapping[str, Any], check: bool) -> str | None:
         """What is wrong with the artifact, in words; None where it is whole."""
         try:
-            manifest = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
+            manifest = load_json(place / MANIFEST)
             listed = {name: (int(of["size"]), str(of["sha256"])) for name, of in manifest["files"].items()}
             made_by = (manifest["kind"], manifest["key"])
         except FileNotFoundError:
@@ -219,7 +219,7 @@ def load_array(path: Path, mmap: bool = False) -> NDArray[Any]:
     """Read one .npy array; with `mmap`, read-only from disk as it is touched."""
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, MemoryError) as error:
         what = f"{path}: cannot be read as an array ({error})"
         raise ArtifactError(f"{what}. Delete it; it is computed again.") from None
     return array
@@ -278,7 +278,7 @@ def _is_stale(name: str) -> bool:
     return False
 
 
-def _disk_is_full(error: BaseException | None) -> bool:
+def disk_is_full(error: BaseException | None) -> bool:
     """Whether a failed write says so, by number or, as numpy and safetensors do, only in words."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -5,6 +5,7 @@ PairsieveError                 anything pairsieve reports in words; the command 
 ├── SettingsError              a campaign's settings that contradict themselves or the task
 ├── PoolExhausted              fewer unlabelled pairs remain than were asked for
 ├── LedgerError                a question or answer the ledger must refuse
+│   └── LedgerUnavailable      the database cannot be reached or written now; the same call may succeed later
 ├── ArtifactError              a stored artifact that is missing, torn or altered and cannot be rebuilt
 └── MissingExtra               an optional package is needed; names the install line
 """
@@ -41,6 +42,10 @@ class PoolExhausted(PairsieveError):
 
 class LedgerError(PairsieveError):
     """A question or answer that the ledger must refuse."""
+
+
+class LedgerUnavailable(LedgerError):
+    """The database cannot be reached, read or written now; nothing of the step was written."""
 
 
 class ArtifactError(PairsieveError):

@@ -1,10 +1,11 @@
-"""Atomic writing of files and folders, and locks on files.
+"""Atomic writing of files and folders, reading within limits, checksums, and locks on files.
 
 What is written here appears whole or not at all: it is written beside its place, forced to disk, and renamed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -18,13 +19,21 @@ from typing import Any
 
 from pairsieve.errors import InputError, PairsieveError
 
+MOST_JSON = 1 << 28  # bytes: the largest that we write ourselves are a hundredth of it
+CHECKSUMS = "checksums.json"
+
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[Path]:
-    """The name of a file to write, in the folder of `path`; it becomes `path` at the end, or is removed."""
+def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
+    """The name of a file to write, in the folder of `path`; it becomes `path` at the end, or is removed.
+
+    private: only its owner may read it, from the first byte on.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = _beside(path)
     try:
+        if private:
+            beside.touch(mode=0o600)
         yield beside
         fsync(beside)
         beside.replace(path)
@@ -62,15 +71,72 @@ def atomic_folder(path: Path, replace: bool = False) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def write_bytes(path: Path, contents: bytes) -> None:
-    """Write a file, whole or not at all."""
-    with atomic_file(path) as beside:
+def write_bytes(path: Path, contents: bytes, private: bool = False) -> None:
+    """Write a file, whole or not at all; `private`: for its owner alone."""
+    with atomic_file(path, private) as beside:
         beside.write_bytes(contents)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 file, whole or not at all; line ends stay as they are."""
-    write_bytes(path, text.encode())
+def write_text(path: Path, text: str, private: bool = False) -> None:
+    """Write a UTF-8 file, whole or not at all; line ends stay as they are. `private`: for its owner alone."""
+    write_bytes(path, text.encode(), private)
+
+
+def read_limited(path: Path, most: int) -> bytes:
+    """A file's contents; a `ValueError`, in words, where it has more than `most` bytes."""
+    with path.open("rb") as file:
+        contents = file.read(most + 1)
+    if len(contents) > most:
+        raise ValueError(f"it has more than {most:,} bytes")
+    return contents
+
+
+def parse_json(text: str | bytes) -> Any:
+    """A JSON value; a `ValueError` where it is none or nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def load_json(path: Path, most: int = MOST_JSON) -> Any:
+    """The JSON value in a UTF-8 file; a `ValueError` where it is none, too large or nested too deeply."""
+    return parse_json(read_limited(path, most).decode())
+
+
+def write_checksums(folder: Path) -> None:
+    """List the SHA-256 of every file of a folder but its README.md, which people may edit."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    names = {path.relative_to(folder).as_posix(): path for path in files}
+    kept = {name: path for name, path in names.items() if name not in (CHECKSUMS, "README.md")}
+    write_json(folder / CHECKSUMS, {name: _sha256(path) for name, path in kept.items()})
+
+
+def check_checksums(folder: Path) -> None:
+    """An error, in words, where a listed file is missing or altered; a folder without a list passes."""
+    place = folder / CHECKSUMS
+    if not place.is_file():
+        return
+    remedy = "Export the scorer again, or copy its folder again"
+    try:
+        listed = dict(load_json(place))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(
+            "the checksums cannot be read", where=str(place), why=str(error), remedy=remedy
+        ) from error
+    for name, sha256 in listed.items():
+        path = folder / name
+        if not path.is_file() or _sha256(path) != sha256:
+            what = "the file is not the one that was exported" if path.is_file() else "the file is missing"
+            why = (
+                f"its SHA-256 is not that of {CHECKSUMS}: it was edited or damaged" if path.is_file() else ""
+            )
+            raise InputError(what, where=str(path), why=why, remedy=remedy)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from pairsieve.errors import SettingsError, nearest
-from pairsieve.files import write_text
+from pairsieve.files import read_limited, write_text
 
 FORMAT = 2  # of campaign folders: one scorer, in the field's words
 CAMPAIGN_FILE = "campaign.toml"
+MOST_BYTES = 1 << 20  # of a campaign file
 MOST_LABELS = 10**12  # a schedule beyond this is a slip of the pen, not a budget
 
 
@@ -112,6 +113,7 @@ class CampaignSettings:
     task_fingerprint: str = _setting(
         "", "the task's contents when the campaign began; another task is refused", _ANY_TEXT
     )
+    campaign_id: str = _setting("", "names this campaign; its ledger is refused to any other", _ANY_TEXT)
     split: str = _setting("train", "the split whose pairs are asked about", _TEXT)
     measure_splits: tuple[str, ...] = _setting(
         ("dev",), "splits measured after each round; needs their truth", _NAMES
@@ -207,6 +209,11 @@ class CampaignSettings:
         """The task's folder, found from the campaign's."""
         return (campaign_folder / self.task).resolve()
 
+    @property
+    def holds_password(self) -> bool:
+        """Whether the ledger's URL may hold a password; better kept in ~/.pgpass."""
+        return "://" in self.ledger and bool(re.search(r"//[^/@]*:[^/]*@|password", self.ledger))
+
     def ledger_place(self, campaign_folder: Path) -> str | Path:
         """What `open_ledger` is given: a URL as it stands, a file inside the campaign's folder."""
         return self.ledger if "://" in self.ledger else campaign_folder / self.ledger
@@ -224,12 +231,11 @@ def portable_task(task_folder: Path, campaign_folder: Path) -> str:
 def load_settings(path: Path) -> CampaignSettings:
     """The settings in a campaign file, checked; every complaint names the file and the key."""
     try:
-        with path.open("rb") as file:
-            given = tomllib.load(file)
+        given = tomllib.loads(read_limited(path, MOST_BYTES).decode())
     except FileNotFoundError:
         remedy = f"Create a campaign with: pairsieve init {path.parent} --task TASK"
         raise SettingsError(f"{path}: there is no campaign file. {remedy}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # TOML's and Unicode's errors are ValueErrors
         what = f"{path}: cannot be read as TOML: {error}"
         raise SettingsError(f"{what}. Correct the file and run again.") from None
     if given.pop("format", None) != FORMAT:
@@ -262,7 +268,7 @@ def settings_from(given: Mapping[str, Any]) -> CampaignSettings:
 def save_settings(path: Path, settings: CampaignSettings) -> None:
     """Write the campaign file, whole or not at all, with the meaning of each key beside it."""
     try:
-        write_text(path, settings_text(settings))
+        write_text(path, settings_text(settings), private=settings.holds_password)
     except OSError as error:
         raise SettingsError(
             f"{path}: cannot be written ({error.strerror}); the file is as it was. "

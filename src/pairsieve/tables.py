@@ -2,6 +2,9 @@
 
 A table's columns are a mapping from name to Arrow type ("string", "int64", "float32", …), in order. None is
 an empty cell in CSV and TSV, and null elsewhere. A table appears whole or not at all.
+
+A spreadsheet runs a text that begins as a formula does. In CSV and TSV such a text has an apostrophe before
+it, which reading here takes away again; JSON Lines and Parquet hold texts as they are.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +23,8 @@ from pairsieve.places import written
 
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
+# What begins a formula, also behind apostrophes: every such text gets one more, so that reading is certain.
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
 _ROWS = 10_000  # rows in memory at a time where they come one by one
 
 
@@ -60,7 +66,15 @@ def table_writer(
             else:
                 table = csv.writer(_UnixLines(file), delimiter=_DELIMITERS[suffix], lineterminator="\r\n")
                 table.writerow(types)
-                yield lambda columns: table.writerows(zip(*(columns[name] for name in types), strict=True))
+
+                def write_safely(columns: Mapping[str, Sequence[Any]]) -> None:
+                    cells = (
+                        map(spreadsheet_safe, columns[name]) if kind == "string" else columns[name]
+                        for name, kind in types.items()
+                    )
+                    table.writerows(zip(*cells, strict=True))
+
+                yield write_safely
 
 
 def write_table(
@@ -119,9 +133,19 @@ class _UnixLines:
         self._file.write(row.removesuffix("\r\n") + "\n")
 
 
+def spreadsheet_safe(cell: Any) -> Any:
+    """A text that a spreadsheet shows and never runs; others stay as they are."""
+    return f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell
+
+
+def from_spreadsheet(cell: str) -> str:
+    """The text that `spreadsheet_safe` was given."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
 def _typed(cell: str, kind: str) -> Any:
     if kind == "string":
-        return cell
+        return from_spreadsheet(cell)
     if cell == "":
         return None
     return float(cell) if kind.startswith("float") else int(cell)

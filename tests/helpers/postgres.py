@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,9 +30,34 @@ def _binaries() -> Path | None:
     return next((place for place in places if (place / "initdb").exists()), None)
 
 
+class Postgres:
+    """A server of its own that can be stopped and started; its data stay."""
+
+    def __init__(self, binaries: Path, folder: Path, run: dict[str, Any]) -> None:
+        self._binaries, self._folder, self._run = binaries, folder, run
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"postgresql://pairsieve@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        log = self._folder / "log"
+        place = ["-D", self._folder / "data", "-k", self._folder, "-p", str(self.port)]
+        with log.open("a") as words:
+            self._server = subprocess.Popen(
+                [self._binaries / "postgres", *place, *SETTINGS], stdout=words, stderr=words, **self._run
+            )
+        _wait(self.port, self._server, log)
+
+    def stop(self) -> None:
+        """A fast shutdown: clients are cut off."""
+        self._server.send_signal(signal.SIGINT)
+        self._server.wait(timeout=30)
+
+
 @contextmanager
-def private_postgres() -> Iterator[str]:
-    """Start a server and give the URL of its database; skips, with the reason, where there is none."""
+def private_postgres() -> Iterator[Postgres]:
+    """A running server; skips, with the reason, where there is none."""
     pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")
     binaries = _binaries()
     if binaries is None:
@@ -44,39 +70,39 @@ def private_postgres() -> Iterator[str]:
         shutil.chown(folder, owner)
     become = {"user": owner, "group": pwd.getpwnam(owner).pw_gid, "extra_groups": []} if owner else {}
     run = {"cwd": folder, "env": {"PATH": os.environ["PATH"], "LC_ALL": "C", "HOME": str(folder)}, **become}
-    data, log = folder / "data", folder / "log"
-    log.touch()
     try:
         subprocess.run(
-            [binaries / "initdb", "-D", data, "-U", "pairsieve", "-A", "trust", "-E", "UTF8", "--no-sync"],
+            [
+                binaries / "initdb",
+                "-D",
+                folder / "data",
+                *["-U", "pairsieve", "-A", "trust", "-E", "UTF8", "--no-sync"],
+            ],
             check=True,
             capture_output=True,
             **run,  # type: ignore[call-overload]
         )
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        with log.open("w") as words:
-            server = subprocess.Popen(
-                [binaries / "postgres", "-D", data, "-k", folder, "-p", str(port), *SETTINGS],
-                stdout=words,
-                stderr=words,
-                **run,  # type: ignore[call-overload]
-            )
+        server = Postgres(binaries, folder, run)
+        server.start()
         try:
-            _wait(port, server, log)
-            yield f"postgresql://pairsieve@127.0.0.1:{port}/postgres"
+            yield server
         finally:
-            server.send_signal(signal.SIGINT)  # a fast shutdown
-            server.wait(timeout=30)
+            server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture
+def own_postgres() -> Iterator[Postgres]:
+    """A server for one test, which may stop it."""
+    with private_postgres() as server:
+        yield server
+
+
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    with private_postgres() as url:
-        yield url
+    with private_postgres() as server:
+        yield server.url
 
 
 @pytest.fixture

@@ -367,4 +367,4 @@ def test_ledger_commands(
     raw.close()
     assert run(monkeypatch, "ledger", "verify", campaign, "--json") == 2
     told = json.loads(capsys.readouterr().out)
-    assert [check["name"] for check in told["checks"] if not check["ok"]] == ["guards", "questions"]
+    assert [check["name"] for check in told["checks"] if not check["ok"]] == ["schema", "guards", "questions"]

@@ -159,7 +159,7 @@ def test_a_newer_schema_is_refused_and_untouched(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     open_ledger(path, TASK).close()
     with sqlite3.connect(path) as raw:
-        raw.execute("INSERT INTO meta VALUES (99, 'f00d', 'tomorrow')")
+        raw.execute("INSERT INTO meta VALUES (99, 'id', 'f00d', '', '', 'tomorrow')")
     raw.close()
     before = path.read_bytes()
     with pytest.raises(LedgerError, match=rf"version 99, this pairsieve reads {VERSION}\. Upgrade pairsieve"):

@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pairsieve.web.rounds as rounds_module
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.figures import read_sealed
 from pairsieve.campaign.inference import unaskable_pairs
 from pairsieve.contracts import Answer
+from pairsieve.errors import LedgerUnavailable
 from pairsieve.web.predictions import UNSEEN, predictions_file, write_predictions
-from pairsieve.web.rounds import BUSY, Rounds
+from pairsieve.web.rounds import Rounds
 from web_campaign import Page, asked_campaign, until
 
 
@@ -79,12 +81,18 @@ for n, _ in enumerate(sys.stdin):
         rounds.stop()
 
 
-def test_a_process_that_dies_is_told_and_a_new_one_takes_its_place() -> None:
+def test_a_process_that_dies_again_and_again_is_told_and_a_new_one_takes_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rounds_module, "FIRST_PAUSE", 0.02)
     rounds = FakeRounds("import os, sys; sys.stdin.readline(); os.kill(os.getpid(), 9)")
     rounds.start()
     try:
+        for times in range(1, rounds_module.MOST_KILLS + 1):
+            run_once(rounds)
+            assert rounds.error == "" and "signal 9; it is started again" in rounds.words, times
         run_once(rounds)
-        assert "signal 9" in rounds.error
+        assert "signal 9, 4 times in a row" in rounds.error
         rounds._script = 'import sys\nfor _ in sys.stdin: print(\'{"stopped": "label"}\', flush=True)'
         rounds.retry()
         run_once(rounds)
@@ -94,12 +102,40 @@ def test_a_process_that_dies_is_told_and_a_new_one_takes_its_place() -> None:
 
 
 def test_a_campaign_run_by_somebody_else_is_waited_for() -> None:
-    line = json.dumps({"error": f"x {BUSY}. Wait for it."})
+    line = json.dumps({"wait": "Another process is running this campaign; waiting for it."})
     rounds = FakeRounds(f"import sys\nfor _ in sys.stdin: print({line!r}, flush=True)")
     rounds.start()
     try:
         run_once(rounds)
         assert rounds.error == "" and "waiting" in rounds.words
+    finally:
+        rounds.stop()
+
+
+def test_a_ledger_that_is_away_is_waited_for_without_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds_module, "FIRST_PAUSE", 0.02)
+    rounds = FakeRounds('import sys\nfor _ in sys.stdin: print(\'{"stopped": "label"}\', flush=True)')
+    away = {"ready": 3, "done": 2}  # so often each of them cannot read the ledger
+
+    def read(what: str) -> None:
+        if away[what] > 0:
+            away[what] -= 1
+            raise LedgerUnavailable("the server closed the connection")
+
+    def ready() -> bool:
+        read("ready")
+        return rounds.ready_now
+
+    def done() -> None:
+        read("done")
+        rounds._note()
+
+    rounds._ready, rounds._done = ready, done
+    rounds.ready_now = True
+    rounds.start()
+    try:
+        until(lambda: rounds.finished == 1)
+        assert rounds._thread.is_alive() and rounds.error == "" and away == {"ready": 0, "done": 0}
     finally:
         rounds.stop()
 

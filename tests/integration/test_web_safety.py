@@ -81,6 +81,19 @@ def test_a_write_from_elsewhere_is_refused(client: TestClient, headers: dict[str
     )
 
 
+CROSS = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+
+
+def test_a_foreign_page_cannot_take_pairs_by_reading(client: TestClient) -> None:
+    """An image or a script of another site with the address of /api/next would lease every open pair."""
+    for headers in (CROSS, CROSS | {"Sec-Fetch-Mode": "navigate"}, {"Origin": "http://evil.example"}):
+        response = client.get("/api/next?who=Eve&count=50", headers=headers)
+        assert response.status_code == 403 and "pairs" not in response.text
+    assert len(client.get("/api/next?who=Ann&count=50").json()["pairs"]) == 10, "all are free"
+    assert client.get("/", headers=CROSS | {"Sec-Fetch-Mode": "navigate"}).status_code == 200, "a link"
+    assert client.get("/", headers=CROSS).status_code == 403, "a frame or an image"
+
+
 def test_a_foreign_name_that_points_here_is_refused(client: TestClient) -> None:
     assert client.get("/", headers={"Host": "evil.example"}).status_code == 421
     assert client.get("/", headers={"Host": "127.0.0.1.evil.example"}).status_code == 421
@@ -134,11 +147,14 @@ def test_wrong_tokens_are_counted_and_then_must_wait(campaign: Campaign) -> None
     client = guarded(campaign, failures=Failures(lambda: now[0]))
     for _ in range(FAILURES):
         assert client.post("/api/login", json={"token": "wrong"}, headers=OURS).status_code == 401
-    late = client.post("/api/login", json={"token": TOKEN}, headers=OURS)
+    late = client.post("/api/login", json={"token": "wrong"}, headers=OURS)
     assert late.status_code == 429 and int(late.headers["retry-after"]) > 0
-    assert client.get("/api/campaign", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 429
-    now[0] = 61.0
+    assert client.get("/api/campaign", headers={"Authorization": "Bearer wrong"}).status_code == 429
+    # Who knows the token is not kept out by who guesses.
+    assert client.get("/api/campaign", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
     assert client.post("/api/login", json={"token": TOKEN}, headers=OURS).status_code == 200
+    now[0] = 61.0
+    assert client.post("/api/login", json={"token": "wrong"}, headers=OURS).status_code == 401
 
 
 def test_a_large_body_is_refused_with_and_without_its_length(client: TestClient) -> None:

@@ -28,6 +28,7 @@ from pairsieve.ledger import Ledger
 from synthetic_task import LEARNERS, begin, picture
 
 pytestmark = pytest.mark.slow
+KILLS = int(os.environ.get("PAIRSIEVE_KILLS", "20"))  # 50 for the whole story
 
 
 @pytest.fixture
@@ -259,7 +260,7 @@ def run_and_kill(tiny_encoder: Path) -> Iterator[Callable[[Path, float], tuple[s
 
 @pytest.mark.xdist_group("slow-campaign")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_killed_at_twenty_random_moments_and_run_to_the_end(
+def test_killed_at_random_moments_and_run_to_the_end(
     run_and_kill: Callable[[Path, float], tuple[str, float]],
     task: Path,
     tiny_encoder: Path,
@@ -269,7 +270,7 @@ def test_killed_at_twenty_random_moments_and_run_to_the_end(
     dice = random.Random(7)
     kills = 0
     seen: set[str] = set()
-    for learner, wanted in (("projection", 14), ("full", 20)):
+    for learner, wanted in (("projection", KILLS * 7 // 10), ("full", KILLS)):
         folder = tmp_path / f"{learner}-0"
         begin(folder, task, tiny_encoder, learner=learner)
         answer, whole = run_and_kill(folder, 120.0)
@@ -289,7 +290,7 @@ def test_killed_at_twenty_random_moments_and_run_to_the_end(
             assert Campaign(folder).run() == Step("finished", 3)
             assert picture(folder) == picture(finished[learner])
             assert not list(folder.rglob(".building-*"))
-    assert kills == 20
+    assert kills == KILLS
     assert len(seen) >= 2  # the kills did not all fall before the first question
 
 

@@ -8,21 +8,17 @@ $PAIRSIEVE_SCREENSHOTS.
 from __future__ import annotations
 
 import csv
-import json
 import os
 import re
-import shutil
 import signal
 import statistics
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from browser import IN_BROWSER, LONG, Person, check_accessible, pairsieve, served
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.figures import write_sealed
 from pairsieve.contracts import Answer
@@ -31,32 +27,10 @@ from pairsieve.sources.overlap import FOLDER, OVERLAP_FILE, overlap_writer
 from pairsieve.synthetic import synthetic_questions
 from web_campaign import asked_campaign, asked_triangles
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-LONG = 120_000  # milliseconds: a busy machine may take that long to train a tiny round
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
-    pytest.mark.xdist_group("browser"),
-]
-LOOKED_AT: set[str] = set()  # what was checked for everybody's use: once is enough
+pytest_plugins = ("browser",)
+pytestmark = IN_BROWSER
 SIDEWAYS = "() => document.documentElement.scrollWidth - window.innerWidth"
 HTML = "Is <b onclick=alert(1)>this</b> <img src=x onerror=alert(2)> & that the same?"
-
-
-def pairsieve(*words: Any) -> list[str]:
-    """The command line as a user has it."""
-    start = "import pairsieve.cli.label; from pairsieve.cli import main; main()"
-    return [sys.executable, "-c", start, *map(str, words)]
 
 
 def make_campaign(folder: Path, encoder: Path, batch: int, rounds: int) -> Path:
@@ -76,107 +50,11 @@ def make_campaign(folder: Path, encoder: Path, batch: int, rounds: int) -> Path:
     return folder / "duplicates"
 
 
-@contextmanager
-def served(folder: Path, *options: Any, how_it_ends: int = signal.SIGTERM) -> Iterator[str]:
-    """The page, served as `pairsieve label` serves it; stopped at the end. Gives its address."""
-    server = subprocess.Popen(
-        pairsieve("label", folder, "--json", *options), stdout=subprocess.PIPE, text=True
-    )
-    assert server.stdout is not None
-    try:
-        yield json.loads(server.stdout.readline())["url"]
-    finally:
-        server.send_signal(how_it_ends)
-        server.wait(timeout=30)
-        server.stdout.close()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with sync_api.sync_playwright() as tools:
-        browser = tools.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
     folder = Path(os.environ.get("PAIRSIEVE_SCREENSHOTS") or tmp_path / "screenshots")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def check_accessible(page: Any, where: str) -> None:
-    """No fault that axe-core finds against WCAG 2.1 A and AA, light and dark."""
-    if where in LOOKED_AT:
-        return
-    LOOKED_AT.add(where)
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
-    rules = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        found = axe.Axe().run(page, options={"runOnly": rules}).response["violations"]
-        told = [(fault["id"], node["html"][:160]) for fault in found for node in fault["nodes"]]
-        assert not told, f"{where}, {scheme}: {told}"
-    small = page.evaluate(
-        "() => [...document.querySelectorAll('button, a, summary, input')].filter(e => e.checkVisibility())"
-        ".map(e => [e.id || e.textContent.trim(), e.getBoundingClientRect()])"
-        ".filter(([, box]) => box.bottom > 0 && box.right > 0 && Math.min(box.width, box.height) < 24)"
-        ".map(([name, box]) => `${name} ${box.width}x${box.height}`)"
-    )
-    assert not small, f"{where}: too small to hit {small}"
-
-
-class Person:
-    """Somebody at a browser of their own."""
-
-    def __init__(self, chromium: Any, url: str, name: str, token: str = "", **context: Any) -> None:
-        self.context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **context})
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(LONG)
-        self.complaints: list[str] = []
-        self.page.on("console", lambda said: said.type == "error" and self.complaints.append(said.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
-        self.page.goto(url)
-        if token:
-            self.page.fill("#token", token)
-            self.page.keyboard.press("Enter")
-        self.page.fill("#name-input", name)
-        check_accessible(self.page, "asking for a name")
-        self.page.emulate_media(color_scheme=context.get("color_scheme", "light"))
-        self.page.keyboard.press("Enter")
-
-    @property
-    def pair(self) -> str:
-        """The pair on the screen, once there is one."""
-        self.page.wait_for_selector("#pair:visible")
-        return str(self.page.get_attribute("#pair", "data-pair"))
-
-    def press(self, key: str) -> str:
-        """Press a key and wait until another pair, or none, is on the screen. Returns the pair before."""
-        before = self.pair
-        self.page.keyboard.press(key)
-        self.page.wait_for_function(
-            "before => document.getElementById('pair').hidden || "
-            "document.getElementById('pair').dataset.pair !== before",
-            arg=before,
-        )
-        return before
-
-    def sees(self, selector: str, words: str) -> None:
-        self.page.locator(selector, has_text=words).wait_for()
-
-    def saved(self) -> None:
-        """Wait until the outbox is empty."""
-        self.page.wait_for_function(
-            "() => Object.keys(localStorage).filter(k => k.startsWith('pairsieve outbox'))"
-            ".every(k => localStorage.getItem(k) === '[]')"
-        )
-
-    def leave(self) -> None:
-        self.context.close()
-        assert not self.complaints, self.complaints
 
 
 def test_one_person_with_the_keyboard_over_two_visits(
@@ -399,7 +277,7 @@ def test_a_token_and_a_server_killed_while_somebody_labels(
         ann.saved()
     ann.complaints.clear()
     said |= {ann.press("y"): 1, ann.press("u"): None}  # the next pairs were here already
-    ann.sees("#status", "not saved yet; trying again")
+    ann.sees("#unsent", "2 not saved yet: kept in this browser and sent again.")
     ann.page.screenshot(path=pictures / "offline-desktop-light.png")
     with served(campaign.folder, *options, url.rstrip("/").rpartition(":")[2]):
         ann.saved()

@@ -80,7 +80,11 @@ CALLS = [  # command, the functions that get its options by name, the options it
         [ps.ask_language_model, Endpoint],
         {"folder", "as_json", "spend_cap", "price_in", "price_out", "token_cap", "request_cap"},
     ),
-    (serve.serve, [ps.Service.open], {"folder", "host", "port", "token", "waiting", "batch", "as_json"}),
+    (
+        serve.serve,
+        [ps.Service.open],
+        {"folder", "host", "port", "token", "waiting", "batch", "as_json"} | {"public_url", "trusted_proxy"},
+    ),
     (campaign.init, [ps.create_campaign, Options], {"folder", "run_now", "as_json"}),
 ]
 

@@ -39,7 +39,9 @@ def split_ledger(campaign: Campaign, split: str | None = None) -> SplitLedger:
     if name not in campaign.task.splits:
         remedy = nearest(name, campaign.task.splits)
         raise InputError(f"no split {name!r}", where=str(campaign.folder), remedy=remedy)
-    ledger = open_ledger(campaign.folder / f"audit-{name}.sqlite", f"{settings.task_fingerprint} {name}")
+    place = campaign.folder / f"audit-{name}.sqlite"
+    ledger = open_ledger(place, settings.task_fingerprint, name, settings.campaign_id)
+    ledger.check_whole()
     return SplitLedger(name, campaign.task.splits[name], ledger, False)
 
 

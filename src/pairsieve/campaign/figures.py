@@ -6,11 +6,12 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pairsieve.errors import ArtifactError
-from pairsieve.files import write_text
+from pairsieve.files import load_json, write_text
 from pairsieve.settings import CampaignSettings
 
 log = logging.getLogger("pairsieve")
@@ -32,7 +33,7 @@ def write_sealed(path: Path, row: dict[str, Any]) -> None:
 def read_sealed(path: Path) -> dict[str, Any] | None:
     """The row that was written; None where there is no file, and, with a warning, where it was altered."""
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
+        held = load_json(path)
         figures: dict[str, Any] = held["figures"]
         if _seal(json.dumps(figures, sort_keys=True)) == held["sha256"]:
             return figures
@@ -44,8 +45,20 @@ def read_sealed(path: Path) -> dict[str, Any] | None:
     return None
 
 
+def changed_settings(path: Path, settings: CampaignSettings) -> str:
+    """What of the settings is another than was kept in `path`, in words; keeps them as they are now."""
+    now = {**asdict(settings), **{f"schedule.{k}": v for k, v in asdict(settings.schedule).items()}}
+    now = json.loads(json.dumps({name: value for name, value in now.items() if name != "schedule"}))
+    before = read_sealed(path)
+    if before != now:
+        write_sealed(path, now)
+    known = now if before is None else before
+    changed = (name for name in now if name in known and known[name] != now[name])
+    return "; ".join(f"{name} was {known[name]!r}, is {now[name]!r}" for name in changed)
+
+
 def read_json(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found: dict[str, Any] = load_json(path)
     return found
 
 

@@ -7,6 +7,7 @@ before a kill is found again, and a torn artifact is built again.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -20,7 +21,13 @@ from pairsieve.advice.features import frozen_rows, similarity_features
 from pairsieve.artifacts import ArtifactStore, labels_digest, load_array
 from pairsieve.audit.run import ScoredSplit
 from pairsieve.campaign.checks import check_settings
-from pairsieve.campaign.figures import read_sealed, round_line, settings_digest, write_sealed
+from pairsieve.campaign.figures import (
+    changed_settings,
+    read_sealed,
+    round_line,
+    settings_digest,
+    write_sealed,
+)
 from pairsieve.campaign.inference import infer_labels, unaskable_pairs
 from pairsieve.campaign.measuring import NAME as MEASURING
 from pairsieve.campaign.measuring import (
@@ -35,7 +42,7 @@ from pairsieve.campaign.scoring import SplitScorer, Stopwatch
 from pairsieve.campaign.selecting import selection_folder, selection_info
 from pairsieve.campaign.training import Labels, OutOfFold, Trainer
 from pairsieve.contracts import LabelSource, MapShards
-from pairsieve.errors import InputError, PairsieveError, SettingsError
+from pairsieve.errors import InputError, LedgerError, PairsieveError, SettingsError
 from pairsieve.files import locked
 from pairsieve.ledger import Ledger, open_ledger
 from pairsieve.pairs import Ids, is_member, pair_rows
@@ -95,7 +102,10 @@ def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaig
     if "schedule" not in settings and settings.get("recipe") == "paper":
         settings["schedule"] = PAPER_SCHEDULE
     checked = CampaignSettings(
-        task=portable_task(task_folder, folder), task_fingerprint=task.fingerprint, **settings
+        task=portable_task(task_folder, folder),
+        task_fingerprint=task.fingerprint,
+        campaign_id=secrets.token_hex(8),
+        **settings,
     )
     check_settings(checked, task)
     folder.mkdir(parents=True, exist_ok=True)
@@ -144,7 +154,32 @@ class Campaign:
 
     @cached_property
     def ledger(self) -> Ledger:
-        return open_ledger(self.settings.ledger_place(self.folder), self.settings.task_fingerprint)
+        """The campaign's ledger, found to be its own and as it was written."""
+        ledger = self.open_ledger()
+        try:
+            ledger.check_whole()
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
+
+    def open_ledger(self) -> Ledger:
+        """The campaign's ledger, whatever state it is in; refused where it is another's, or gone."""
+        settings, place = self.settings, self.settings.ledger_place(self.folder)
+        ran = any((self.folder / "rounds").glob("round-*.json"))
+        if ran and isinstance(place, Path) and not place.exists():
+            raise self._ledger_is_gone(str(place))
+        ledger = open_ledger(place, settings.task_fingerprint, settings.split, settings.campaign_id)
+        if ran and not ledger.rounds():
+            ledger.close()
+            raise self._ledger_is_gone(ledger.place)
+        return ledger
+
+    def _ledger_is_gone(self, place: str) -> LedgerError:
+        return LedgerError(
+            f"{place}: the ledger is empty or missing, yet {self.folder / 'rounds'} holds figures of rounds. "
+            "Put the ledger back from a copy; to begin anew, use a new campaign folder."
+        )
 
     @cached_property
     def trainer(self) -> Trainer:
@@ -217,6 +252,8 @@ class Campaign:
         busy = SettingsError(f"{self.folder} is being run by another process. Wait for it, or stop it first.")
         with locked(self.folder / ".lock", busy):
             check_settings(self.settings, self.task)  # the file may have been edited since `init`
+            if changes := changed_settings(self.folder / "rounds" / "settings.json", self.settings):
+                say(f"{CAMPAIGN_FILE} changed since the last run: {changes}")
             if message := self._stale_message():
                 say(message)
             while True:

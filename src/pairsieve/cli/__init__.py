@@ -6,6 +6,7 @@ stdout is data, stderr is progress and remarks; input that cannot be used exits 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -114,7 +115,7 @@ def all_commands() -> typer.Typer:
 
 def main(commands: typer.Typer | None = None) -> None:
     """Run the command line, or other `commands`; a failure the user can act on is printed in words."""
-    before = signal.signal(signal.SIGINT, _stop)
+    before = {kind: signal.signal(kind, _stop) for kind in (signal.SIGINT, signal.SIGTERM)}
     try:
         (commands or all_commands())()
     except (Stopped, PairsieveError) as error:
@@ -125,15 +126,35 @@ def main(commands: typer.Typer | None = None) -> None:
         what = f"{error.filename or 'a file'}: {error.strerror or error}"
         say(f"pairsieve: {what}. Check the path, its rights and its disk.")
         sys.exit(2)
+    except RuntimeError as error:  # how pathlib says it, before Python 3.13
+        if "Symlink loop" not in str(error):
+            raise
+        say(f"pairsieve: {error}. Check the path.")
+        sys.exit(2)
+    except MemoryError as error:
+        why = f" ({error})" if str(error) else ""
+        say(f"pairsieve: there is not enough memory{why}. Give it less at once.")
+        sys.exit(2)
     finally:
-        signal.signal(signal.SIGINT, before)
+        for kind, handler in before.items():
+            if signal.getsignal(kind) is _stop:  # else it is ending: a second signal ends it at once
+                signal.signal(kind, handler)
 
 
 class Stopped(BaseException):
-    """Ctrl-C; no Exception, so that nothing on the way takes it for a failure of its own."""
+    """Ctrl-C or SIGTERM; no Exception, so that nothing on the way takes it for a failure of its own."""
 
-    exit_code = 130
+    def __init__(self, kind: int = signal.SIGINT) -> None:
+        self.exit_code = 128 + kind
+        super().__init__("stopped. What was finished is kept; run the same command again to go on.")
 
 
-def _stop(*_: object) -> None:
-    raise Stopped("stopped. What was finished is kept; run the same command again to go on.")
+def _stop(kind: int, _: object) -> None:
+    """The first signal ends in good order; the second at once, without a traceback."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, _stop_now)
+    raise Stopped(kind)
+
+
+def _stop_now(kind: int, _: object) -> None:
+    os._exit(128 + kind)

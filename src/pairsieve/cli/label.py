@@ -9,7 +9,7 @@ import typer
 from typer import Option
 
 from pairsieve.cli import Stopped, app, needs_extra, say
-from pairsieve.cli.options import ADDRESS_JSON, CACHE, FOLDER, HOST, PORT
+from pairsieve.cli.options import ADDRESS_JSON, CACHE, FOLDER, HOST, PORT, PUBLIC_URL, TRUSTED_PROXY
 from pairsieve.errors import InputError
 
 
@@ -24,6 +24,8 @@ def label(
     ),
     split: str | None = Option(None, help="Answer the audit of another split than the campaign's own."),
     no_train: bool = Option(False, "--no-train", help="Do not train in the background between rounds."),
+    public_url: str = PUBLIC_URL,
+    trusted_proxy: list[str] = TRUSTED_PROXY,
     cache: Path | None = CACHE,
     as_json: bool = ADDRESS_JSON,
 ) -> None:
@@ -38,9 +40,11 @@ def label(
     with needs_extra("web", "The labelling page"):
         from pairsieve.web.app import serve
     from pairsieve.http.gate import check_host
+    from pairsieve.http.proxy import Proxy
     from pairsieve.web import LabellingSession
 
-    check_host(host, token)
+    proxy = Proxy(public_url, tuple(trusted_proxy))
+    check_host(host, token, proxy)
     campaign = Campaign(folder, cache)
     session = LabellingSession(campaign, overlap, split=split)
     if not session.place.own and not len(session.place.ledger.questions()):
@@ -59,6 +63,6 @@ def label(
             say("People need the token to come in.")
 
     try:
-        serve(session, host, port, token, not no_train, announce, cache)
+        serve(session, host, port, token, not no_train, announce, cache, proxy)
     except (Stopped, KeyboardInterrupt):  # the usual way to end it, not a failure
         say(f"Stopped; every answer is kept. Go on with: pairsieve label {folder}")

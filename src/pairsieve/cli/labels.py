@@ -92,7 +92,7 @@ def verify(folder: Path = FOLDER, as_json: bool = JSON) -> None:
     """Check that no question or answer was changed or lost."""
     from pairsieve import open_campaign
 
-    ledger = open_campaign(folder).ledger
+    ledger = open_campaign(folder).open_ledger()
     report = ledger.verify()
     lines = [f"{'ok' if check.ok else 'WRONG':>5}  {check.name}: {check.found}" for check in report.checks]
     lines.append(

@@ -9,7 +9,7 @@ import typer
 from typer import Argument, Option
 
 from pairsieve.cli import app, call, needs_extra, say
-from pairsieve.cli.options import ADDRESS_JSON, CACHE, HOST, PORT
+from pairsieve.cli.options import ADDRESS_JSON, CACHE, HOST, PORT, PUBLIC_URL, TRUSTED_PROXY
 
 
 @app.command()
@@ -32,6 +32,8 @@ def serve(
     host: str = HOST,
     port: int = PORT,
     token: str = Option("", envvar="PAIRSIEVE_TOKEN", help="What clients must send, 16 characters or more."),
+    public_url: str = PUBLIC_URL,
+    trusted_proxy: list[str] = TRUSTED_PROXY,
     waiting: int = Option(1024, min=1, help="Texts that may wait before requests are refused with 429."),
     batch: int = Option(256, min=1, help="Texts embedded together at most."),
     cache: Path | None = CACHE,
@@ -46,9 +48,11 @@ def serve(
     with needs_extra("web", "Serving"):
         from pairsieve.serving.app import serve as serve_http
     from pairsieve.http.gate import check_host
+    from pairsieve.http.proxy import Proxy
     from pairsieve.serving import Service
 
-    check_host(host, token)
+    proxy = Proxy(public_url, tuple(trusted_proxy))
+    check_host(host, token, proxy)
     opened = call(Service.open, options, folder, text=tuple(text), most_waiting=waiting, most_at_once=batch)
     with opened as service:
 
@@ -63,4 +67,4 @@ def serve(
             if token:
                 say("Clients need the token.")
 
-        serve_http(service, host, port, token, announce)
+        serve_http(service, host, port, token, announce, proxy)

@@ -20,6 +20,7 @@ from pairsieve.distributed.local import gpu_shards
 from pairsieve.errors import InputError, MissingExtra, PairsieveError
 from pairsieve.progress import bar
 
+log = logging.getLogger("pairsieve")
 RETRIES = 10  # times a shard is run again after its worker was lost, before the run gives up
 AHEAD = 2  # shards submitted beyond those that run, so that no worker waits for the driver
 
@@ -31,6 +32,9 @@ def open_shards(where: str | None) -> MapShards | None:
         return None
     if where == "gpus":
         return gpu_shards()
+    if where == "local":
+        # Ray reads it when it is imported: its servers then listen on 127.0.0.1 alone, not on every address.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     ray = _ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
     if not ray.is_initialized():
@@ -50,6 +54,8 @@ def open_shards(where: str | None) -> MapShards | None:
                 remedy="Give host:port of its head node (ray start --head prints it), auto for the cluster "
                 "of this machine, or local to start one here",
             ) from error
+        if where == "local" and ray.util.get_node_ip_address() != "127.0.0.1":
+            log.warning("Ray listens on all addresses of this machine, and runs what anybody sends it")
     return RayShards()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import socket
@@ -9,8 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from pairsieve.errors import InputError
+from pairsieve.http.connections import Connections, limited_protocol
 from pairsieve.http.gate import App, check_host, is_loopback
+from pairsieve.http.proxy import Proxy
 
+MOST_FILES = 8192  # open at once, connections among them, where the system allows so many
 log = logging.getLogger("pairsieve")
 
 
@@ -21,8 +25,8 @@ def run_server(
     token: str,
     announce: Callable[[str], None],
     *,
-    backlog: int,
-    limit_concurrency: int,
+    proxy: Proxy,
+    most_connections: int,
     graceful_seconds: int,
     **options: Any,
 ) -> None:
@@ -33,14 +37,15 @@ def run_server(
     """
     import uvicorn
 
-    check_host(host, token)
+    check_host(host, token, proxy)
+    _allow_files(MOST_FILES)
     config = uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=limit_concurrency,
+        http=limited_protocol(Connections(proxy, most_connections)),
         timeout_graceful_shutdown=graceful_seconds,
         **options,
     )
@@ -54,7 +59,7 @@ def run_server(
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, port))
-            listening.listen(backlog)
+            listening.listen(2048)
         except OSError as error:
             raise InputError(
                 f"cannot serve at {host}:{port}",
@@ -65,12 +70,26 @@ def run_server(
         # asked to stop is no failure.
         before = signal.signal(signal.SIGTERM, stop)
         try:
-            announce(f"http://{_shown(host)}:{listening.getsockname()[1]}/")
-            if not is_loopback(host):
+            own = f"http://{_shown(host)}:{listening.getsockname()[1]}"
+            announce(f"{proxy.origin or own}/")
+            if proxy.public_url:
+                log.warning("the proxy at %s must pass its requests to %s", proxy.origin, own)
+            elif not is_loopback(host):
                 log.warning("other machines can reach this server, without encryption; it needs the token")
             server.run(sockets=[listening])
         finally:
             signal.signal(signal.SIGTERM, before)
+
+
+def _allow_files(most: int) -> None:
+    """Raise the number of files this process may open: the usual 1,024 is soon spent on connections."""
+    with contextlib.suppress(ImportError, ValueError, OSError):  # Windows has no such limit
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        if soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _shown(host: str) -> str:

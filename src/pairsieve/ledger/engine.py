@@ -1,23 +1,44 @@
-"""Connections and transactions of the ledger: SQLite with a write-ahead log, or PostgreSQL by its URL."""
+"""Connections and transactions of the ledger: SQLite with a write-ahead log, or PostgreSQL by its URL.
+
+A SQLite file in a folder that cannot be written is opened to be looked at: as it stands, or, where a
+write-ahead log lies beside it, as a private copy of both.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DataError, IntegrityError, ProgrammingError, SQLAlchemyError
 
-from pairsieve.errors import LedgerError, MissingExtra
+from pairsieve.errors import LedgerError, LedgerUnavailable, MissingExtra
 
 WRITER_LOCK = 0x7061_6972  # PostgreSQL's advisory lock that lets one writer in at a time
 WAIT_SECONDS = 60  # for another writer to finish
+CONNECT_SECONDS = 10  # for a database server to answer at all
 _READ = "pairsieve_read"
+# A server that vanished (no reset, no answer) is noticed, not waited for.
+_NETWORK = {
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
 _DAMAGED = "the file is not a ledger or is damaged; restore it from a copy."
 _REMEDIES = {  # by words of the database's complaint, the first that fit
     **dict.fromkeys(("full", "No space"), "make room on the disk and run again."),
+    **dict.fromkeys(
+        ("readonly", "read-only"), "allow writing in its folder, or copy the campaign elsewhere."
+    ),
     "locked": "another process holds the ledger; wait for it or stop it, and run again.",
     "unable to open": "check that the folder exists and may be written.",
     **dict.fromkeys(("not a database", "malformed"), _DAMAGED),
@@ -35,17 +56,53 @@ def make_engine(place: str | Path) -> sa.Engine:
         except ArgumentError:
             allowed = "a file's path, or postgresql://USER:PASSWORD@HOST/DATABASE"
             raise LedgerError(f"the ledger's URL cannot be understood. Write {allowed}") from None
+    if "@" in (url.host or ""):
+        raise LedgerError(
+            "the ledger's URL holds a password with an @ in it, so it is unclear where the host begins. "
+            "Write %40 in place of @, or leave the password out and keep it in ~/.pgpass."
+        )
     if url.drivername in ("postgresql", "postgres"):
         url = url.set(drivername="postgresql+psycopg")
     if url.get_backend_name() not in ("sqlite", "postgresql"):
         raise LedgerError(f"a ledger in {url.drivername}. Supported: sqlite, postgresql.")
     if url.get_backend_name() == "postgresql":
         try:
-            return sa.create_engine(url, pool_pre_ping=True)
+            network = {name: value for name, value in _NETWORK.items() if name not in url.query}
+            return sa.create_engine(url, pool_pre_ping=True, connect_args=network)
         except ModuleNotFoundError:
             raise MissingExtra("psycopg", "A ledger in PostgreSQL", "pip install 'psycopg[binary]'") from None
+    file = Path(url.database or "")
+    if file.is_file() and not os.access(file.parent, os.W_OK):
+        return _read_only_engine(file)
     engine = sa.create_engine(url, connect_args={"timeout": WAIT_SECONDS})
     sa.event.listen(engine, "connect", _set_up_sqlite)
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _read_only_engine(file: Path) -> sa.Engine:
+    """The engine of a SQLite file whose folder cannot be written, where SQLite could not even read its log.
+
+    Without a log the file holds everything, and nobody changes it. With one, what was committed last is in
+    the log: both are copied, and the copy is put together as after a crash.
+    """
+    log = file.with_name(f"{file.name}-wal")
+    copied: str | None = None
+    if log.is_file() and log.stat().st_size:
+        copied = tempfile.mkdtemp(prefix="pairsieve-ledger-")
+        for each in (file, log):
+            shutil.copyfile(each, Path(copied) / each.name)
+        file = Path(copied) / file.name
+        whole = sa.create_engine(sa.URL.create("sqlite", database=str(file)))
+        with explained(whole), whole.connect() as connection:
+            connection.exec_driver_sql("PRAGMA journal_mode = DELETE")
+        whole.dispose()
+    query = {"mode": "ro", "immutable": "1", "uri": "true"}
+    url = sa.URL.create("sqlite", database=f"file:{quote(str(file.resolve()))}", query=query)
+    engine = sa.create_engine(url)
+    if copied:
+        weakref.finalize(engine, shutil.rmtree, copied, ignore_errors=True)
+    sa.event.listen(engine, "connect", _hold_transactions)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
 
@@ -72,15 +129,24 @@ def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 @contextmanager
 def explained(engine: sa.Engine) -> Iterator[None]:
-    """Turn what the database says into a `LedgerError` in words."""
+    """Turn what the database says into a `LedgerError` in words; `LedgerUnavailable` where it may pass."""
     try:
         yield
     except SQLAlchemyError as error:
         cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        raise LedgerError(
-            f"{engine.url.render_as_string(hide_password=True)}: the database refused: {cause}. "
+        refused = isinstance(error, IntegrityError | DataError | ProgrammingError) or "append-only" in cause
+        kind = LedgerError if refused else LedgerUnavailable
+        raise kind(
+            f"{shown_place(engine)}: the database refused: {cause}. "
             f"Nothing of this step was written; {_next(cause)}"
         ) from error
+
+
+def shown_place(engine: sa.Engine) -> str:
+    """Where a ledger is, for people: without its password, also where that stands in the query."""
+    url = engine.url
+    secret = [name for name in url.query if "password" in name.lower()]
+    return url.difference_update_query(secret).render_as_string(hide_password=True)
 
 
 def _next(cause: str) -> str:
@@ -90,8 +156,12 @@ def _next(cause: str) -> str:
     return "correct the cause and run again."
 
 
-def _set_up_sqlite(connection: Any, _record: Any) -> None:
+def _hold_transactions(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves; the driver would say it too late
+
+
+def _set_up_sqlite(connection: Any, record: Any) -> None:
+    _hold_transactions(connection, record)
     for pragma in (
         "journal_mode = WAL",  # readers do not wait for the writer
         # FULL forces the log to disk before a commit returns: an acknowledged answer outlives a kill and

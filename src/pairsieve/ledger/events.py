@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from pairsieve.contracts import Answer
 from pairsieve.errors import LedgerError
-from pairsieve.ledger.schema import answers, contents, link, meta, questions
+from pairsieve.ledger.schema import VERSION, answers, contents, link, meta, questions
 from pairsieve.pairs import Ids, Mask, is_member
 
 PURPOSES = ("train", "audit")
@@ -121,13 +121,55 @@ def columns(rows: Iterable[Sequence[Any]], count: int) -> list[list[Any]]:
     return [list(each) for each in zip(*rows)] or [[] for _ in range(count)]
 
 
-def version_and_task(connection: sa.Connection) -> tuple[int, str | None]:
-    """The schema version and the task of this database; (0, None) where there is no ledger yet."""
+@dataclass(frozen=True)
+class Owner:
+    """What a ledger belongs to: the contents of its task, the split its pairs are rows of, its campaign."""
+
+    task: str
+    split: str = ""
+    campaign: str = ""
+
+    def difference(self, other: Owner) -> str:
+        """What another owner has differently, in words with what to do; empty where nothing."""
+        if self.task != other.task:
+            return (
+                f"belongs to the task {self.task}, the campaign's task is {other.task}. "
+                "Use the task it was begun with, or begin a new campaign folder."
+            )
+        if self.split != other.split:
+            return (
+                f"has questions about the split {self.split!r}, the campaign asks about {other.split!r}: its "
+                f"answers would be read as answers to other texts. Set `split` to {self.split!r} again, or "
+                "begin a new campaign folder."
+            )
+        if self.campaign != other.campaign:
+            return (
+                "belongs to another campaign of the same task. Give each campaign a database, or a schema, "
+                "of its own (`ledger` in campaign.toml)."
+            )
+        return ""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The schema version of a database (0: it holds no ledger), the ledger's own id, and its owner."""
+
+    version: int = 0
+    ledger: str = ""
+    owner: Owner = Owner("")
+
+
+def identity(connection: sa.Connection) -> Identity:
+    """Which ledger this is."""
     if not sa.inspect(connection).has_table("meta"):
-        return 0, None
-    query = sa.select(meta.c.schema_version, meta.c.task_fingerprint)
-    row = connection.execute(query.order_by(meta.c.schema_version.desc()).limit(1)).first()
-    return (row[0], row[1]) if row else (0, None)
+        return Identity()
+    version = int(connection.execute(sa.select(sa.func.max(meta.c.schema_version))).scalar() or 0)
+    if version != VERSION:  # the other columns of another version are not known
+        return Identity(version)
+    c = meta.c
+    query = sa.select(c.ledger, c.task_fingerprint, c.split, c.campaign).where(c.schema_version == version)
+    ledger, *owner = connection.execute(query).one()
+    return Identity(version, ledger, Owner(*owner))
 
 
 def mark(connection: sa.Connection) -> tuple[int, int]:

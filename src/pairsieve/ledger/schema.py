@@ -1,6 +1,6 @@
 """Tables, views and append-only triggers of the ledger's database.
 
-meta            the schema version of this ledger and the task it belongs to
+meta            the schema version, an id of this ledger's own, and what it belongs to: task, split, campaign
 questions       one row per pair asked: who asked for it (strategy), why, when, with what probability
 answers         one row per event, of one of four kinds:
                 'answer'        somebody answered match (1), no match (0) or unsure (null)
@@ -27,7 +27,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-VERSION = 2  # raise it when a table, a view or the contents of a link change
+VERSION = 3  # raise it when a table, a view or the contents of a link change
 TABLES = ("meta", "questions", "answers")
 _metadata = sa.MetaData()
 
@@ -46,7 +46,10 @@ meta = sa.Table(
     "meta",
     _metadata,
     sa.Column("schema_version", sa.Integer, primary_key=True, autoincrement=False),
+    _text("ledger"),  # a random id: two ledgers are never mistaken for each other
     _text("task_fingerprint"),
+    _text("split"),
+    _text("campaign"),
     _text("applied_at"),
 )
 questions = sa.Table(
@@ -169,6 +172,12 @@ def create_schema(connection: sa.Connection) -> None:
         ]
     for statement in statements:
         connection.exec_driver_sql(statement)
+
+
+def written_schema(connection: sa.Connection) -> dict[str, str]:
+    """{name: statement} of every table, view, index and trigger of a SQLite database, as it keeps them."""
+    query = "SELECT name, sql FROM sqlite_master WHERE substr(name, 1, 7) <> 'sqlite_'"
+    return {str(row[0]): str(row[1]) for row in connection.exec_driver_sql(query)}
 
 
 def contents(table: sa.Table) -> list[sa.Column[Any]]:

@@ -6,6 +6,7 @@ Everything is a transaction: it is there whole once the call has returned, and n
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
@@ -18,13 +19,16 @@ from numpy.typing import NDArray
 
 from pairsieve.contracts import Answer
 from pairsieve.errors import LedgerError
-from pairsieve.ledger.engine import make_engine, reading, writing
+from pairsieve.ledger.engine import make_engine, reading, shown_place, writing
 from pairsieve.ledger.events import (
+    Identity,
+    Owner,
     Tail,
     append,
     asked_as,
     column,
     columns,
+    identity,
     known,
     known_purpose,
     mark,
@@ -33,7 +37,6 @@ from pairsieve.ledger.events import (
     pairs_and_labels,
     rows_with,
     tail,
-    version_and_task,
 )
 from pairsieve.ledger.inference import BY_RULE, withdraw_doubtful, withdraw_fallen, write_inferred
 from pairsieve.ledger.maintenance import Verification, digest, export_events, vacuum, verify
@@ -58,11 +61,16 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def open_ledger(place: str | Path, task_fingerprint: str, clock: Clock = utc_now) -> Ledger:
-    """The ledger in a SQLite file or behind a database URL (`postgresql://…`); created if there is none."""
+def open_ledger(
+    place: str | Path, task_fingerprint: str, split: str = "", campaign: str = "", clock: Clock = utc_now
+) -> Ledger:
+    """The ledger in a SQLite file or behind a database URL (`postgresql://…`); created if there is none.
+
+    It belongs to the task, the split and the campaign with which it was created, and is refused to others.
+    """
     ledger = Ledger(place, clock)
     try:
-        ledger._prepare(task_fingerprint)
+        ledger._prepare(Owner(task_fingerprint, split, campaign))
     except BaseException:
         ledger.close()
         raise
@@ -76,7 +84,8 @@ class Ledger:
         self._clock = clock
         self._engine = make_engine(place)
         self._memo: tuple[tuple[int, int], dict[Hashable, Any]] = ((0, 0), {})
-        self.place = self._engine.url.render_as_string(hide_password=True)
+        self.place = shown_place(self._engine)
+        self.id = ""  # of this very ledger, wherever it is kept
 
     def __enter__(self) -> Ledger:
         return self
@@ -429,6 +438,17 @@ class Ledger:
         with self._reading() as connection:
             return verify(connection)
 
+    def check_whole(self) -> None:
+        """Refuse a ledger that is not as it was written: its labels would be others than people gave."""
+        with self._reading() as connection:
+            wrong = [check for check in verify(connection, thorough=False).checks if not check.ok]
+        if wrong:
+            found = "; ".join(f"{check.name}: {check.found}" for check in wrong)
+            raise LedgerError(
+                f"{self.place}: the ledger is not as it was written ({found}). "
+                "Restore it from a copy; nothing was done."
+            )
+
     def export(self, path: Path) -> int:
         """Write every event with its keys as .parquet, .csv, .tsv or .jsonl, whole or not at all."""
         with self._reading() as connection:
@@ -438,31 +458,30 @@ class Ledger:
         """Give unused room back to the disk; returns (bytes before, bytes after)."""
         return vacuum(self._engine)
 
-    def _prepare(self, task_fingerprint: str) -> None:
-        """Create the tables where there are none; refuse the ledger of another version or task."""
+    def _prepare(self, owner: Owner) -> None:
+        """Create the tables where there are none; refuse the ledger of another version or owner."""
         with self._reading() as connection:
-            version, owner = version_and_task(connection)
-        if version == 0:
+            found = identity(connection)
+        if found.version == 0:
             with self._writing() as connection:
-                version, owner = version_and_task(connection)  # another process may have been faster
-                if version == 0:
+                found = identity(connection)  # another process may have been faster
+                if found.version == 0:
                     create_schema(connection)
-                    row = {"schema_version": VERSION, "task_fingerprint": task_fingerprint}
-                    connection.execute(sa.insert(meta), row | {"applied_at": self._now()})
-                    version, owner = VERSION, task_fingerprint
-        if version != VERSION:
+                    found = Identity(VERSION, secrets.token_hex(16), owner)
+                    row = {"schema_version": VERSION, "ledger": found.ledger, "applied_at": self._now()}
+                    of = {"task_fingerprint": owner.task, "split": owner.split, "campaign": owner.campaign}
+                    connection.execute(sa.insert(meta), row | of)
+        if found.version != VERSION:
             remedy = "Upgrade pairsieve"
-            if version < VERSION:
+            if found.version < VERSION:
                 remedy = "Export its events with the pairsieve that wrote it, and begin a new campaign folder"
             raise LedgerError(
-                f"{self.place}: the ledger has schema version {version}, this pairsieve reads {VERSION}. "
-                f"{remedy}; nothing was changed."
+                f"{self.place}: the ledger has schema version {found.version}, this pairsieve reads "
+                f"{VERSION}. {remedy}; nothing was changed."
             )
-        if owner != task_fingerprint:
-            raise LedgerError(
-                f"{self.place}: the ledger belongs to the task {owner}, the campaign's task is "
-                f"{task_fingerprint}. Use the task it was begun with, or begin a new campaign folder."
-            )
+        if difference := found.owner.difference(owner):
+            raise LedgerError(f"{self.place}: the ledger {difference}")
+        self.id = found.ledger
 
     def _now(self) -> str:
         return self._clock().astimezone(UTC).isoformat(timespec="microseconds")

@@ -13,8 +13,11 @@ import numpy as np
 from pairsieve.campaign import Campaign
 from pairsieve.contracts import Answer
 from pairsieve.errors import InputError
+from pairsieve.files import read_limited
+from pairsieve.ledger.names import person_name
 from pairsieve.library.campaigns import Place, open_campaign
 from pairsieve.library.records import Folder, ImportedAnswers, Question, QuestionFile
+from pairsieve.visible import visible
 
 if TYPE_CHECKING:
     from pairsieve.campaign.audits import SplitLedger
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from pairsieve.sources.language_model import ModelReport
     from pairsieve.sources.spending import SpendCap, Spent
 
+MOST_DEFINITION = 1 << 20  # bytes of a text on what counts as a match
 GUIDELINE = "guideline.md"  # in the campaign folder: what counts as a match, for those who label
 
 
@@ -43,6 +47,7 @@ def answer_questions(
     Returns how many still wait. The latest answer of a person to a pair counts.
     """
     place = _place(campaign, split)
+    who = person_name(who, _models(place.ledger))
     asked = _asked(place)
     given = [
         Answer(asked.id(*pair, where="answers"), None if label is None else int(label))
@@ -104,14 +109,17 @@ def import_answers(
         raise InputError("no question was asked yet", where=str(folder), remedy=f"pairsieve {next_}")
     path = Path(file)
     found = read_answers(path, _asked(place), who, format)
-    standing = place.ledger.answers_by_person()
+    standing, models = place.ledger.answers_by_person(), _models(place.ledger)
+    people = found.by_person()
+    for person in people:
+        person_name(person, models, where=str(path))
     written: dict[str, int] = {}
-    for person, (given, comments) in found.by_person().items():
+    source = f"file {visible(path.name, 100)}"
+    for person, (given, comments) in people.items():
         known = standing.get(person, {})
         new = [at for at, each in enumerate(given) if known.get(each.id, "nothing") != each.label]
-        written[person] = place.ledger.answer(
-            [given[at] for at in new], person, f"file {path.name}", comments=[comments[at] for at in new]
-        )
+        chosen, notes = [given[at] for at in new], [comments[at] for at in new]
+        written[person] = place.ledger.answer(chosen, person, source, comments=notes)
     new_answers, waiting = sum(written.values()), len(place.ledger.open_questions())
     known_before = len(found.answers) - new_answers
     return ImportedAnswers(
@@ -250,6 +258,14 @@ def _asked(place: SplitLedger) -> AskedPairs:
     return AskedPairs.of(asked.ids, *keys, split.space.symmetric)
 
 
+def _models(ledger: Ledger) -> set[str]:
+    """Names under which language models answered."""
+    from pairsieve.sources.overlap import SOURCE
+
+    answers = ledger.answers()
+    return {who for who, source in zip(answers.who, answers.source) if source == SOURCE}
+
+
 def _unanswered(ledger: Ledger, person: str | None) -> Ids:
     """Open questions, or all that one person has not answered, in the order of asking."""
     if person is None:
@@ -265,8 +281,8 @@ def _definition(campaign: Campaign, file: Path | None) -> tuple[str, str]:
     place = file or campaign.folder / GUIDELINE
     if file is not None or place.exists():
         try:
-            definition = place.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
+            definition = read_limited(place, MOST_DEFINITION).decode().strip()
+        except (OSError, ValueError) as error:
             what, remedy = "the definition cannot be read", "Give a text file in UTF-8"
             raise InputError(what, where=str(place), why=str(error), remedy=remedy) from None
         if definition:

@@ -38,7 +38,7 @@ def export_model(campaign: Place, out: Folder, *, round: int | None = None) -> E
     """
     from safetensors import SafetensorError
 
-    from pairsieve.files import atomic_folder
+    from pairsieve.files import atomic_folder, write_checksums
     from pairsieve.models.export import append_to_card
     from pairsieve.scorer import save_scorer
 
@@ -59,6 +59,7 @@ def export_model(campaign: Place, out: Folder, *, round: int | None = None) -> E
         with atomic_folder(target) as folder:
             save_scorer(scorer, folder)
             append_to_card(folder, exported.card())
+            write_checksums(folder)
     except (OSError, SafetensorError) as error:
         raise InputError(
             "the model cannot be written",

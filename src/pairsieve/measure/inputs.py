@@ -5,6 +5,7 @@ Rows in messages are counted from 0, as arrays and data frames count them; the m
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -104,10 +105,26 @@ def _read_arrays(path: Path, wanted: tuple[str, ...], counts: tuple[int, ...]) -
                     where=where,
                     remedy=f"This split needs {shape}, rows as in the task folder",
                 )
+            for name in wanted:
+                _check_size(path, f"{name}.npy")
             return [np.asarray(file[name]) for name in wanted]
     except (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         what = "the .npz file cannot be read"
         raise InputError(what, where=where, why=_first_line(error), remedy=write_it) from error
+
+
+def _check_size(path: Path, member: str) -> None:
+    """A `ValueError` where an array claims more than its file holds: numpy would make room for it first."""
+    with zipfile.ZipFile(path) as archive, archive.open(member) as file:
+        held = archive.getinfo(member).file_size
+        version = np.lib.format.read_magic(file)
+        read = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
+        shape, _, kind = read(file)
+    claimed = math.prod(shape) * kind.itemsize
+    if claimed > held:
+        raise ValueError(f"the array claims {claimed:,} bytes, the file holds {held:,}")
 
 
 def _floats(where: str, array: NDArray[Any], rows: int) -> Rows:

@@ -18,7 +18,7 @@ from pairsieve.errors import InputError
 from pairsieve.models.cpu import batched
 from pairsieve.models.encoder import TOKENS_PER_BATCH, Encoder, Tokens, as_float32, quietly, readable_errors
 from pairsieve.models.export import write_json, write_transformer
-from pairsieve.models.folders import read_json, transformer_folder, weight_files
+from pairsieve.models.folders import NO_CODE, read_json, transformer_folder, weight_files
 from pairsieve.models.interface import Texts, fingerprint_of
 from pairsieve.models.training import DeviceTokens, TrainingSettings, additive, train
 from pairsieve.pairs import Ids, Mask, Scores, pair_rows
@@ -175,6 +175,6 @@ def _network(folder: Path, encoder: Encoder, seed: int) -> Any:
     with quietly(), readable_errors(encoder.name, "weights"), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = AutoModelForSequenceClassification.from_pretrained(
-            str(folder), num_labels=1, use_safetensors=True, **as_float32()
+            str(folder), num_labels=1, use_safetensors=True, **NO_CODE, **as_float32()
         )
     return network.float().to(encoder.device).eval()

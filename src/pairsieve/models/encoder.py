@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from pairsieve.errors import InputError, nearest
 from pairsieve.models.folders import (
+    NO_CODE,
     check_modules,
     config_of,
     file_sha256,
@@ -35,7 +36,7 @@ from pairsieve.models.folders import (
     weight_files,
 )
 from pairsieve.models.token_cache import TokenCache
-from pairsieve.pairs import Rows
+from pairsieve.pairs import Mask, Rows
 from pairsieve.progress import tracked
 
 Embeddings = NDArray[np.float32]
@@ -136,7 +137,8 @@ class Encoder:
         from transformers import AutoTokenizer
 
         with quietly(), readable_errors(self.name, "tokeniser"):
-            return AutoTokenizer.from_pretrained(str(transformer_folder(self.folder)), use_fast=True)
+            folder = str(transformer_folder(self.folder))
+            return AutoTokenizer.from_pretrained(folder, use_fast=True, **NO_CODE)
 
     @cached_property
     def network(self) -> Any:
@@ -150,7 +152,7 @@ class Encoder:
         with quietly(), readable_errors(self.name, "weights"), torch.random.fork_rng(devices=[]):
             # Some checkpoints lack the pooler, which we never use: seeded, so that an export has fixed bytes.
             torch.manual_seed(0)
-            model = AutoModel.from_pretrained(str(folder), use_safetensors=True, **as_float32())
+            model = AutoModel.from_pretrained(str(folder), use_safetensors=True, **NO_CODE, **as_float32())
         return model.float().to(self.device).eval()
 
     @property
@@ -220,6 +222,24 @@ class Encoder:
             rows += self.tokenizer(chunk, truncation=True, max_length=self.max_length, **omitted)["input_ids"]
         # A tokeniser without special tokens gives nothing for an empty text.
         return Tokens.of([row or [self.pad] for row in rows])
+
+    def unreadable(self, texts: Sequence[str]) -> Mask:
+        """Texts (n,) of which the tokeniser knows no piece, such as a script it was not made for.
+
+        To the encoder all of them are alike: any two have nearly the same row.
+        """
+        tokeniser, found = self.tokenizer, np.zeros(len(texts), bool)
+        meaningless = {*tokeniser.all_special_ids}  # the unknown token among them
+        omitted = {
+            "return_attention_mask": False,
+            "return_token_type_ids": False,
+            "add_special_tokens": False,
+        }
+        for first in range(0, len(texts), 20_000):
+            chunk = list(texts[first : first + 20_000])
+            rows = tokeniser(chunk, truncation=True, max_length=self.max_length, **omitted)["input_ids"]
+            found[first : first + len(chunk)] = [meaningless.issuperset(row) for row in rows]
+        return found
 
     def embed(self, texts: Sequence[str], side: str = "left") -> Embeddings:
         """Unit float32 rows (len(texts), dimension), in the order given; a repeated text is embedded once.

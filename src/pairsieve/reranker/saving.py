@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from pairsieve.errors import InputError
-from pairsieve.files import write_json
+from pairsieve.files import load_json, write_json
 from pairsieve.reranker import Cuts, Reranker
 from pairsieve.reranker.features import KINDS, Vocabulary, feature_count
 from pairsieve.reranker.lexical import BUCKETS, LexicalEncoder
@@ -42,16 +42,14 @@ def save_reranker(folder: Path, reranker: Reranker) -> None:
 
 def load_reranker(folder: Path, device: str | None = None) -> Reranker:
     """The re-ranker that `save_reranker` wrote; an error, in words, where a file is damaged."""
-    import json
-
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     from pairsieve.models import load_cross
 
     try:
-        about = json.loads((folder / RERANKER_FILE).read_text(encoding="utf-8"))
-        words = json.loads((folder / _VOCABULARY_FILE).read_text(encoding="utf-8"))
+        about = load_json(folder / RERANKER_FILE)
+        words = load_json(folder / _VOCABULARY_FILE, most=1 << 31)
         counts = tuple(words["counts"][kind.__name__] for kind in KINDS)
         vocabulary = Vocabulary(int(words["texts"]), counts, str(words["digest"]))
         trees = Trees.of(load_file(str(folder / _TREES_FILE)))

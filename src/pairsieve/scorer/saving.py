@@ -7,22 +7,18 @@ The folder holds the plain part as a sentence-transformers model with its head (
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pairsieve.errors import InputError
-from pairsieve.files import write_json
+from pairsieve.files import CHECKSUMS, check_checksums, load_json, write_checksums, write_json
 from pairsieve.scorer.corrections import Corrections
 from pairsieve.scorer.scorer import Scorer
 
 SCORER_FILE = "scorer.json"
-CHECKSUMS_FILE = "checksums.json"
 _FORMAT = 2
-_CARD = "README.md"  # for people: it may be edited
 _RERANKER = "reranker"
 
 
@@ -40,13 +36,6 @@ def save_scorer(scorer: Scorer, folder: Path) -> None:
     write_checksums(folder)
 
 
-def write_checksums(folder: Path) -> None:
-    """Write the SHA-256 of every file of a scorer's folder but its card."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    kept = [path for path in files if path.relative_to(folder).as_posix() not in (_CARD, CHECKSUMS_FILE)]
-    write_json(folder / CHECKSUMS_FILE, {path.relative_to(folder).as_posix(): _sha256(path) for path in kept})
-
-
 def load_scorer(folder: Path | str, device: str | None = None) -> Scorer:
     """The scorer that `pairsieve export` wrote into a folder, for any collection."""
     from pairsieve.models import load_matcher
@@ -58,11 +47,13 @@ def load_scorer(folder: Path | str, device: str | None = None) -> Scorer:
         remedy += "corrections and no calibration"
         raise InputError(f"no scorer: {SCORER_FILE} is missing", where=str(folder), remedy=remedy)
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = load_json(path)
         if about["format"] != _FORMAT:
             what, why = f"format {about['format']} of a scorer", f"this pairsieve reads format {_FORMAT}"
             raise InputError(what, where=str(path), why=why, remedy="Export it again")
-        _check_files(folder)
+        if not (folder / CHECKSUMS).is_file():
+            raise ValueError(f"{CHECKSUMS} is missing")
+        check_checksums(folder)
         corrections = _corrections(about["corrections"])
         weight, bias = float(about["weight"]), float(about["bias"])
         if not (math.isfinite(weight) and math.isfinite(bias) and weight > 0):
@@ -76,22 +67,6 @@ def load_scorer(folder: Path | str, device: str | None = None) -> Scorer:
 
         reranker = load_reranker(folder / _RERANKER, device)
     return Scorer(load_matcher(folder, device), corrections, weight, bias, reranker)
-
-
-def _check_files(folder: Path) -> None:
-    """An error that names the first file whose contents are not those that were written."""
-    for name, expected in json.loads((folder / CHECKSUMS_FILE).read_text(encoding="utf-8")).items():
-        found = _sha256(folder / name) if (folder / name).is_file() else None
-        if found != expected:
-            what = "the file is missing" if found is None else "the file is not the one that was exported"
-            why = f"its SHA-256 is not that of {CHECKSUMS_FILE}: it was edited or damaged" if found else ""
-            remedy = "Export the scorer again, or copy its folder again"
-            raise InputError(what, where=str(folder / name), why=why, remedy=remedy)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _corrections(given: dict[str, Any]) -> Corrections:

@@ -13,23 +13,34 @@ from dataclasses import asdict
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query, Request
 from fastapi import Path as PathPart
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 import pairsieve
-from pairsieve.errors import InputError, PairsieveError
-from pairsieve.http.errors import add_error_handlers
+from pairsieve.errors import ArtifactError, InputError, LedgerUnavailable, PairsieveError
+from pairsieve.http.connections import MOST_CONNECTIONS
+from pairsieve.http.errors import Refusal, add_error_handlers
 from pairsieve.http.gate import LARGEST_BODY, Failures, Gate
+from pairsieve.http.proxy import Proxy
 from pairsieve.http.server import run_server
 from pairsieve.serving.guide import STYLE, page
 from pairsieve.serving.metrics import Meter
 from pairsieve.serving.queue import Busy, Closed
 from pairsieve.serving.record import RecordError
-from pairsieve.serving.service import LONGEST_KEY, LONGEST_TEXT, Answer, Service, TooLong, UnknownKey
+from pairsieve.serving.service import (
+    LONGEST_KEY,
+    LONGEST_TEXT,
+    Answer,
+    Reloading,
+    Service,
+    TooLong,
+    UnknownKey,
+)
 
 MOST_IN_BATCH = 100  # texts of one /match/batch
+MOST_LISTED = 100  # texts of one page
 MOST_ASKED = 100  # matches of one text
 STOP_SECONDS = 60  # how long a stop waits for the requests that were accepted
 OPEN_PATHS = {"/health", "/docs", "/docs/style.css", "/openapi.json"}  # they show no text
@@ -73,6 +84,22 @@ class BatchGiven(BaseModel):
     answers: list[Answer] = Field(description="One for each text, in the order sent.")
 
 
+class HeldGiven(BaseModel):
+    key: str
+    text: str
+
+
+class TextsGiven(BaseModel):
+    texts: list[HeldGiven]
+    next: str | None = Field(description="The `after` of the next page; null at the end.")
+
+
+class ReloadGiven(BaseModel):
+    changed: bool = Field(description="Whether another model, or another collection, answers now.")
+    model: str
+    texts: int
+
+
 class TextGiven(BaseModel):
     key: str
     replaced: bool = Field(description="There was a text with this key, which is gone now.")
@@ -95,18 +122,29 @@ class HealthGiven(BaseModel):
     version: str
 
 
-def make_app(service: Service, token: str = "", failures: Failures | None = None) -> Meter:
+def make_app(
+    service: Service, token: str = "", failures: Failures | None = None, proxy: Proxy | None = None
+) -> Meter:
     """The HTTP application of a service; its metrics begin at nought."""
     app = FastAPI(
         title="pairsieve serve",
         version=pairsieve.__version__,
         description="Match a new text against a collection; add and remove texts while serving. "
-        "Every request that is not a GET needs the header X-Pairsieve: 1.",
+        "Every change (PUT, DELETE) needs the header X-Pairsieve: 1.",
         docs_url=None,
         redoc_url=None,
     )
-    meter = Meter(Gate(app, token, failures, open_paths=OPEN_PATHS), service)
-    add_error_handlers(app, _status_of, too_long=413)
+    gate = Gate(
+        app,
+        token,
+        failures,
+        open_paths=OPEN_PATHS,
+        pages=OPEN_PATHS,
+        reading_paths={"/match", "/match/batch"},
+        proxy=proxy,
+    )
+    meter = Meter(gate, service)
+    add_error_handlers(app, _refusal_of, too_long=413)
     _add_matching(app, service)
     _add_texts(app, service)
 
@@ -117,6 +155,12 @@ def make_app(service: Service, token: str = "", failures: Failures | None = None
         stopping = service.queue.closed
         state |= {"status": "stopping" if stopping else "ok", "version": pairsieve.__version__}
         return JSONResponse(state, 503 if stopping else 200)
+
+    @app.post("/reload", responses=_refusals(400, 401, 403, 409, 503), response_model=ReloadGiven)
+    async def reload() -> Response:
+        """Take up the latest round of the campaign, or the export as it is now, without a stop."""
+        changed = await asyncio.to_thread(service.reload)
+        return JSONResponse({"changed": changed, "model": service.about()["model"], "texts": len(service)})
 
     @app.get("/metrics", responses={**_refusals(401), 200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:
@@ -142,6 +186,7 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
         401: "The token is missing or wrong",
         403: "The header X-Pairsieve is missing, or the request is from a foreign page",
         404: "There is no text with this key",
+        409: "A new model is being loaded already",
         413: f"The body has more than {LARGEST_BODY:,} bytes, or the text too many characters",
         429: "Too much waits; the header Retry-After says when to ask again",
         503: "The service is stopping, or its disk fails; nothing was done",
@@ -169,6 +214,22 @@ def _add_matching(app: FastAPI, service: Service) -> None:
 
 
 def _add_texts(app: FastAPI, service: Service) -> None:
+    @app.get("/texts", responses=_refusals(401, 403, 429, 503), response_model=TextsGiven)
+    async def texts(
+        after: Annotated[str | None, Query(max_length=LONGEST_KEY)] = None,
+        count: Annotated[int, Query(ge=1, le=MOST_LISTED)] = MOST_LISTED,
+    ) -> Response:
+        """Held texts in the order of their keys, a page at a time; `next` is the `after` of the next page."""
+        page = await asyncio.wrap_future(service.page(after, count))
+        listed = [{"key": key, "text": text} for key, text in page.texts]
+        return JSONResponse({"texts": listed, "next": page.next})
+
+    @app.get("/texts/{key:path}", responses=_refusals(401, 403, 404, 429, 503), response_model=HeldGiven)
+    async def get(key: Key, request: Request) -> Response:
+        """A held text by its key."""
+        key = _key(request, key)
+        return JSONResponse({"key": key, "text": await asyncio.wrap_future(service.look_up(key))})
+
     replaced: dict[int | str, dict[str, Any]] = {
         200: {"description": "Replaced"},
         201: {"description": "Added", "model": TextGiven},
@@ -199,16 +260,41 @@ def _key(request: Request, key: str) -> str:
         raise InputError("the key in the path is not UTF-8", remedy=remedy) from None
 
 
-def _status_of(error: PairsieveError) -> tuple[int, dict[str, str]]:
+def _refusal_of(error: PairsieveError) -> Refusal:
     if isinstance(error, Busy):
-        return 429, {"Retry-After": str(error.retry_seconds)}
-    if isinstance(error, Closed | RecordError):
-        return 503, {"Retry-After": "10"}
-    return 404 if isinstance(error, UnknownKey) else 413 if isinstance(error, TooLong) else 400, {}
+        return Refusal(429, headers={"Retry-After": str(error.retry_seconds)})
+    if isinstance(error, RecordError):
+        words = "The change could not be written to disk. Nothing of it was kept; send it again later."
+        return Refusal(503, words, {"Retry-After": "10"})
+    if isinstance(error, Closed):
+        return Refusal(503, headers={"Retry-After": "10"})
+    if isinstance(error, Reloading):
+        return Refusal(409, headers={"Retry-After": "10"})
+    if isinstance(error, LedgerUnavailable | ArtifactError):  # while a new model is loaded
+        return Refusal(503, "The new model cannot be read now. The old one answers.", {"Retry-After": "10"})
+    return Refusal(404 if isinstance(error, UnknownKey) else 413 if isinstance(error, TooLong) else 400)
 
 
-def serve(service: Service, host: str, port: int, token: str, announce: Callable[[str], None]) -> None:
+def serve(
+    service: Service,
+    host: str,
+    port: int,
+    token: str,
+    announce: Callable[[str], None],
+    proxy: Proxy | None = None,
+) -> None:
     """Serve until SIGTERM or Ctrl-C, then finish what was accepted. Port 0 takes a free one."""
-    most = service.queue.most_waiting + 1000  # connections: beyond the queue's own limit, which explains
-    limits = {"backlog": 2048, "limit_concurrency": most, "graceful_seconds": STOP_SECONDS}
-    run_server(make_app(service, token), host, port, token, announce, **limits, ws="none", lifespan="off")
+    proxy = proxy or Proxy()
+    most = service.queue.most_waiting + MOST_CONNECTIONS  # beyond the queue's own limit, which explains
+    run_server(
+        make_app(service, token, proxy=proxy),
+        host,
+        port,
+        token,
+        announce,
+        proxy=proxy,
+        most_connections=most,
+        graceful_seconds=STOP_SECONDS,
+        ws="none",
+        lifespan="off",
+    )

@@ -293,6 +293,7 @@ class HeldTexts:
             same.remove(at)
             if not same:
                 del self._rows_with[self.texts[at]]
+            self.keys[at] = self.texts[at] = ""  # the row stays until the next `compact`, the words do not
         return at
 
     def room_for(self, count: int) -> bool:

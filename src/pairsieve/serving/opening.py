@@ -7,6 +7,7 @@ are compared with the model's own for a few texts: rows of another model are ref
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -96,7 +97,10 @@ def open_served(folder: Path, wanted: Wanted) -> Served:
 def _open_campaign(folder: Path, wanted: Wanted) -> Served:
     from pairsieve.campaign import Campaign
 
-    campaign = Campaign(folder, wanted.cache)
+    cache = wanted.cache
+    if cache is None and wanted.state is not None and not os.access(folder, os.W_OK):
+        cache = wanted.state / "artifacts"  # of a campaign that can only be looked at
+    campaign = Campaign(folder, cache)
     latest = campaign.latest()
     if latest == 0:
         what, why = "this campaign has no model yet", "no round is answered"
@@ -105,7 +109,7 @@ def _open_campaign(folder: Path, wanted: Wanted) -> Served:
     round = latest if wanted.round is None else wanted.round
     if not 1 <= round <= latest:
         raise InputError(f"no model of round {round}", remedy=f"Choose a round from 1 to {latest}")
-    scorer, store = campaign.scorer(round), ArtifactStore(wanted.cache) if wanted.cache else campaign.store
+    scorer, store = campaign.scorer(round), ArtifactStore(cache) if cache else campaign.store
 
     def own_rows(split: Split, side: str) -> Vectors:
         model = campaign.trainer.model_key(campaign.labels(round))

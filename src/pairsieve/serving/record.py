@@ -1,14 +1,17 @@
 """The record of texts added and removed while serving: one SQLite file, written before they are acknowledged.
 
 The collection itself is never changed. A key stands here once, with its text as it is now or as removed;
-opening the service lays these over the collection, in the order in which they were last changed. The row
-lies beside the text under the fingerprint of the model that made it; another model embeds the text again.
+opening the service lays these over the collection, in the order in which they were last changed. An added
+text that is removed again leaves nothing. The row lies beside the text under the fingerprint of the model
+that made it; another model embeds the text again.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,12 +40,17 @@ class RecordError(PairsieveError):
 
 @dataclass(frozen=True)
 class Change:
-    """A text as it is now under its key; `text` None: removed."""
+    """A text as it is now under its key; `text` None: removed.
+
+    number: of the order of changes. forget: nothing need be kept of a removal.
+    """
 
     key: str
     text: str | None
     row: NDArray[np.float32] | None = None
     model: str | None = None
+    number: int = 0
+    forget: bool = False
 
 
 class Record:
@@ -54,6 +62,7 @@ class Record:
         what, why = "this collection is being served by another process", "additions would not be shared"
         remedy = "Stop the other, or serve with another `state` folder"
         self._lock = locked(folder / ".lock", InputError(what, where=str(folder), why=why, remedy=remedy))
+        self._one_at_a_time = threading.Lock()
         self._base = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
         try:
             self._prepare()
@@ -80,33 +89,58 @@ class Record:
 
     def write(self, changes: Iterable[Change]) -> None:
         """All of them or none; on disk when this returns."""
+        insert = "INSERT OR REPLACE INTO texts (text, model, row, key) VALUES (?, ?, ?, ?)"
         try:
-            self._each("INSERT OR REPLACE INTO texts (text, model, row, key) VALUES (?, ?, ?, ?)", changes)
+            with self._transaction():
+                for change in changes:
+                    if change.forget:
+                        self._base.execute("DELETE FROM texts WHERE key = ?", (change.key,))
+                    else:
+                        self._base.execute(insert, _cells(change))
         except sqlite3.Error as error:
-            if self._base.in_transaction:
-                self._base.execute("ROLLBACK")
             remedy = "Nothing of it was kept. Look after the disk, then send it again."
             raise RecordError(f"{self.path}: the change could not be written ({error}). {remedy}") from error
 
-    def read(self) -> list[Change]:
-        """Every change that counts, in the order in which they were made."""
-        found = self._base.execute("SELECT key, text, model, row FROM texts ORDER BY number")
+    def read(self, after: int = 0) -> list[Change]:
+        """Every change that counts, in the order in which they were made; those after a number only."""
+        query = "SELECT key, text, row, model, number FROM texts WHERE number > ? ORDER BY number"
+        with self._one_at_a_time:
+            found = self._base.execute(query, (after,)).fetchall()
         return [
-            Change(key, text, None if row is None else np.frombuffer(row, "<f4").astype(np.float32), model)
-            for key, text, model, row in found
+            Change(key, text, None if row is None else np.frombuffer(row, "<f4").astype(np.float32), *more)
+            for key, text, row, *more in found
         ]
 
-    def set_rows(self, changes: Iterable[Change]) -> None:
-        """Rows of another model for texts that are already here; their order stays."""
-        self._each("UPDATE texts SET text = ?, model = ?, row = ? WHERE key = ?", changes)
+    def keys(self) -> set[str]:
+        """Keys that have a change."""
+        with self._one_at_a_time:
+            return {key for (key,) in self._base.execute("SELECT key FROM texts")}
 
-    def _each(self, statement: str, changes: Iterable[Change]) -> None:
-        """Run a statement with (text, model, row, key) of each change, in one transaction."""
-        blobs = ((c, None if c.row is None else c.row.astype("<f4").tobytes()) for c in changes)
-        self._base.execute("BEGIN IMMEDIATE")
-        self._base.executemany(statement, [(c.text, c.model, blob, c.key) for c, blob in blobs])
-        self._base.execute("COMMIT")
+    def set_rows(self, changes: Iterable[Change]) -> None:
+        """Rows of another model for texts that are here still as they were; their order stays."""
+        update = "UPDATE texts SET text = ?, model = ?, row = ? WHERE key = ? AND number = ?"
+        with self._transaction():
+            self._base.executemany(update, [(*_cells(change), change.number) for change in changes])
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All that is executed inside, or nothing."""
+        with self._one_at_a_time:
+            self._base.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._base.execute("COMMIT")
+            except BaseException:
+                if self._base.in_transaction:
+                    self._base.execute("ROLLBACK")
+                raise
 
     def close(self) -> None:
         self._base.close()
         self._lock.close()
+
+
+def _cells(change: Change) -> tuple[str | None, str | None, bytes | None, str]:
+    """(text, model, row, key) as the table keeps them."""
+    row = None if change.row is None else change.row.astype("<f4").tobytes()
+    return change.text, change.model, row, change.key

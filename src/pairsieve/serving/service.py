@@ -1,43 +1,43 @@
 """The matching service from Python: `Service.open(folder)`, then `match`, `match_key`, `add`, `remove`.
 
 Every request goes through one worker: what waits together is embedded together, changes are on disk before
-they are acknowledged and in the index before the next search, so that the next request sees them.
+they are acknowledged and in the index before the next search, so that the next request sees them. `reload`
+takes up a new model beside the old one, which answers until the new one is ready.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import InputError, PairsieveError
-from pairsieve.serving.index import Match, Query
-from pairsieve.serving.opening import (
-    LEAST_AGREEMENT,
-    STATE,
-    Served,
-    Source,
-    Wanted,
-    agreement,
-    finite,
-    make_index,
-    open_served,
-)
+from pairsieve.serving.index import Index, Match, Query
+from pairsieve.serving.loading import Loaded, embedded, load
+from pairsieve.serving.opening import STATE, Served, Source, Wanted, finite, open_served
 from pairsieve.serving.queue import Job, Queue
 from pairsieve.serving.record import Change, Record
+
+if TYPE_CHECKING:
+    from pairsieve.models import Matcher
+    from pairsieve.scorer import Scorer
 
 Vectors = NDArray[np.float32]
 
 MOST_MATCHES = 50_000  # of one text
 LONGEST_TEXT = 100_000  # characters; an encoder reads the first few hundred
 LONGEST_KEY = 500  # characters
+LONGEST_PAGE = 1 << 20  # characters of the texts of a page
 MOST_WAITING = 1024  # texts that may wait before requests are refused
 MOST_AT_ONCE = 256  # texts of one batch: enough for every core to have some
 
@@ -47,6 +47,24 @@ class UnknownKey(PairsieveError):
 
     def __init__(self, key: str) -> None:
         super().__init__(f"There is no text with the key {key[:200]!r}.")
+
+
+class Reloading(PairsieveError):
+    """A new model is being loaded already."""
+
+    def __init__(self) -> None:
+        super().__init__("A new model is being loaded already. Ask again when that is done.")
+
+
+class Unreadable(InputError):
+    """A text of which the encoder knows no piece."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the encoder cannot read this text",
+            why="it knows none of its characters, so all such texts would match each other",
+            remedy="Use an encoder made for this script, or leave the text out",
+        )
 
 
 class TooLong(InputError):
@@ -78,6 +96,14 @@ class BatchDone:
     seconds: dict[str, float]
 
 
+@dataclass(frozen=True)
+class TextPage:
+    """Some held texts in the order of their keys; `next`: where the next page begins, None at the end."""
+
+    texts: list[tuple[str, str]]  # key, text
+    next: str | None
+
+
 class Service:
     """A scorer over a collection that grows. Safe to use from several threads; close it when done."""
 
@@ -88,19 +114,16 @@ class Service:
         *,
         most_waiting: int = MOST_WAITING,
         most_at_once: int = MOST_AT_ONCE,
+        reopen: Callable[[], Served] | None = None,
     ) -> None:
+        """reopen: opens what is served as it is by then; without it there is no `reload`."""
         if most_waiting < 1 or most_at_once < 1:
             raise InputError("a queue for no texts", remedy="Let at least one wait")
-        self.served, self.scorer, self.matcher = served, served.scorer, served.scorer.matcher
+        self._reopen, self._reloading = reopen, threading.Lock()
         self.note: Callable[[BatchDone], None] = lambda done: None  # called by the worker after each batch
-        self._fingerprint = self.matcher.fingerprint  # of the rows; it takes a while to compute
-        encoder = self.matcher.encoder_for("left")
-        read_alike = self.matcher.shared and encoder.left_prefix == encoder.right_prefix
-        self._alike = served.side == served.asking_side or read_alike
         self._record = Record(state)
         try:
-            self._index = make_index(served)
-            self.replayed = self._replay()
+            self._loaded = load(served, self._record)
         except BaseException:
             self._record.close()
             raise
@@ -133,8 +156,35 @@ class Service:
         """
         folder = Path(folder)
         wanted = Wanted(collection, key, text, side, askers, round, state, cache, device)
-        served = open_served(folder, wanted)
-        return Service(served, state or folder / STATE, most_waiting=most_waiting, most_at_once=most_at_once)
+        reopen = partial(open_served, folder, wanted)
+        return Service(
+            reopen(),
+            state or folder / STATE,
+            most_waiting=most_waiting,
+            most_at_once=most_at_once,
+            reopen=reopen,
+        )
+
+    @property
+    def served(self) -> Served:
+        return self._loaded.served
+
+    @property
+    def scorer(self) -> Scorer:
+        return self.served.scorer
+
+    @property
+    def matcher(self) -> Matcher:
+        return self.scorer.matcher
+
+    @property
+    def replayed(self) -> int:
+        """How many earlier additions and removals were laid over the collection."""
+        return self._loaded.changes[0]
+
+    @property
+    def _index(self) -> Index:
+        return self._loaded.index
 
     # ── asking ──────────────────────────────────────────────────────────────────────────────────
 
@@ -189,11 +239,78 @@ class Service:
             _check_text(text)
         return self.queue.put(Job([] if text is None else [text], key))
 
+    # ── what is held ────────────────────────────────────────────────────────────────────────────
+
+    def text(self, key: str) -> str:
+        """A held text by its key; `UnknownKey` where there is none."""
+        return str(self.look_up(key).result())
+
+    def look_up(self, key: str) -> Future[str]:
+        """`text`, without waiting for it."""
+
+        def found() -> str:
+            held = self._index.answering
+            row = held.row_of.get(key)
+            if row is None:
+                raise UnknownKey(key)
+            return held.texts[row]
+
+        return self.queue.put(Job([], call=found))
+
+    def page(self, after: str | None = None, count: int = 100) -> Future[TextPage]:
+        """Up to `count` held texts whose keys come after `after`, by code point; fewer if they are long."""
+
+        def found() -> TextPage:
+            held = self._index.answering
+            later = held.row_of if after is None else (key for key in held.row_of if key > after)
+            texts, size = list[tuple[str, str]](), 0
+            for key in heapq.nsmallest(count + 1, later):
+                text = held.texts[held.row_of[key]]
+                size += len(text)
+                if texts and (len(texts) == count or size > LONGEST_PAGE):
+                    return TextPage(texts, texts[-1][0])
+                texts.append((key, text))
+            return TextPage(texts, None)
+
+        return self.queue.put(Job([], call=found))
+
     def __len__(self) -> int:
         return len(self._index)
 
     def __contains__(self, key: str) -> bool:
         return key in self._index
+
+    # ── another model ───────────────────────────────────────────────────────────────────────────
+
+    def reload(self) -> bool:
+        """Take up the campaign's latest round, or the export as it is now; whether anything is another.
+
+        The old model answers until the new one is ready. What is added and removed meanwhile is in both. An
+        error leaves the old one in place.
+        """
+        if self._reopen is None:
+            raise InputError("this service has nothing to reload", remedy="Open it with Service.open")
+        if not self._reloading.acquire(blocking=False):
+            raise Reloading
+        try:
+            served = self._reopen()
+            before = self.served
+            same = (served.scorer.fingerprint, served.texts.fingerprint, served.askers.fingerprint)
+            if same == (before.scorer.fingerprint, before.texts.fingerprint, before.askers.fingerprint):
+                return False
+            fresh = load(served, self._record)
+            self.queue.put(Job([], call=partial(self._take_up, fresh))).result()
+            return True
+        finally:
+            self._reloading.release()
+
+    def _take_up(self, fresh: Loaded) -> None:
+        """In the worker: lay over the new model what changed while it was loaded, and answer by it."""
+        _, last, added = fresh.changes
+        gone = added - self._record.keys()  # added before, removed since, so that nothing is kept of them
+        later = embedded(self._record.read(after=last), fresh.served, fresh.fingerprint, self._record)
+        fresh.index.apply([*(Change(key, None) for key in sorted(gone) if key in fresh.index), *later])
+        self._loaded = fresh
 
     def about(self) -> dict[str, Any]:
         """What is served, for people and for /health."""
@@ -246,11 +363,18 @@ class Service:
 
     def _work(self, batch: list[Job]) -> None:
         """Embed everything at once, write and apply the changes, then search."""
+        for job in batch:
+            if job.call is not None:
+                try:
+                    job.future.set_result(job.call())
+                except Exception as error:
+                    job.future.set_exception(error)
+        batch = self._readable([job for job in batch if job.call is None])
         times = [time.perf_counter()]
         asks = [job for job in batch if job.count]
         changes = [job for job in batch if not job.count]
         queries, added = ([text for job in jobs for text in job.texts] for jobs in (asks, changes))
-        if self._alike:
+        if self._loaded.alike:
             rows = self._rows([*queries, *added], self.served.side)
             query_rows, added_rows = rows[: len(queries)], rows[len(queries) :]
         else:
@@ -263,6 +387,20 @@ class Service:
         times.append(time.perf_counter())
         seconds = dict(zip(("embed", "write", "search"), np.diff(times).tolist()))
         self.note(BatchDone(len(queries) + len(added), len(changes), seconds))
+
+    def _readable(self, batch: list[Job]) -> list[Job]:
+        """The jobs whose texts the encoder can read; the others are refused."""
+        texts = [text for job in batch for text in job.texts]
+        if not texts:
+            return batch
+        unreadable = iter(self.matcher.encoder_for(self.served.side).unreadable(texts).tolist())
+        fine = []
+        for job in batch:
+            if sum(next(unreadable) for _ in job.texts):
+                job.future.set_exception(Unreadable())
+            else:
+                fine.append(job)
+        return fine
 
     def _rows(self, texts: list[str], side: str) -> Vectors:
         """Unit rows of texts; an error where one has a value that is no number."""
@@ -282,6 +420,10 @@ class Service:
                 held = self._index.query_by_key(job.key)
                 if held is None:
                     job.future.set_exception(UnknownKey(job.key))
+                    continue
+                encoder = self.matcher.encoder_for(self.served.asking_side)
+                if encoder.unreadable([held.text])[0]:
+                    job.future.set_exception(Unreadable())
                     continue
                 asked.append(held)
             queries += asked
@@ -312,10 +454,10 @@ class Service:
             there = present.get(key, key in self._index)
             present[key] = text is not None
             if text is not None:
-                changes.append(Change(key, text, next(remaining), self._fingerprint))
+                changes.append(Change(key, text, next(remaining), self._loaded.fingerprint))
                 results[job] = Changed(there, self._is_cut(text, self.served.side))
             elif there:
-                changes.append(Change(key, None))
+                changes.append(Change(key, None, forget=key not in self._loaded.own_keys))
                 results[job] = Changed(replaced=True)
             else:
                 job.future.set_exception(UnknownKey(key))
@@ -324,24 +466,6 @@ class Service:
             self._index.apply(changes)
         for job, result in results.items():
             job.future.set_result(result)
-
-    def _replay(self) -> int:
-        """Lay the recorded changes over the collection; what another model embedded is embedded anew."""
-        changes = self._record.read()
-        model, side, width = self._fingerprint, self.served.side, self._index.width
-        held = [c for c in changes if c.text is not None]
-        stale = [c for c in held if c.model != model or c.row is None or len(c.row) != width]
-        if held and not stale:  # a fingerprint is what a folder says of itself: some rows are compared too
-            rows = np.stack([c.row for c in held if c.row is not None])
-            if agreement(self.matcher, [c.text or "" for c in held], rows, side) < LEAST_AGREEMENT:
-                stale = held
-        if stale:
-            rows = self.matcher.embed([c.text or "" for c in stale], side)
-            fresh = {c.key: Change(c.key, c.text, row, model) for c, row in zip(stale, rows)}
-            self._record.set_rows(fresh.values())
-            changes = [fresh.get(c.key, c) for c in changes]
-        self._index.apply(changes)
-        return len(changes)
 
     def _is_cut(self, text: str, side: str) -> bool:
         """Whether the encoder reads less than the whole text; a token is at least one byte long."""

@@ -7,11 +7,14 @@ step, what the server says it does not know.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import os
+import socket
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -175,28 +178,63 @@ def open_client(endpoint: Endpoint) -> httpx.Client:
         headers=headers | ({"authorization": f"Bearer {key}"} if key else {}),
         timeout=endpoint.timeout_seconds,
         follow_redirects=False,
-        limits=httpx.Limits(max_connections=endpoint.concurrency),
+        # A connection for each request, so that it can be cut when the request's time is up.
+        limits=httpx.Limits(max_connections=endpoint.concurrency, max_keepalive_connections=0),
     )
+
+
+class Deadline:
+    """Cuts a request's connection when its time is up, however slowly the reply drips in."""
+
+    def __init__(self, seconds: float) -> None:
+        self._stream: Any = None
+        self.over = False
+        self._timer = threading.Timer(seconds, self._cut)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Deadline:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Told by httpx what happens: a connection is made, then perhaps encrypted."""
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            self._stream = info["return_value"]
+            if self.over:
+                self._cut()
+
+    def _cut(self) -> None:
+        self.over = True
+        connection = self._stream.get_extra_info("socket") if self._stream is not None else None
+        if connection is not None:
+            with contextlib.suppress(OSError):  # closed already
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 def post(client: httpx.Client, endpoint: Endpoint, body: bytes) -> Reply:
     """Send one request; ConnectionError, in words, where no whole reply came in time."""
     import httpx
 
-    deadline = time.monotonic() + endpoint.timeout_seconds
-    try:
-        with client.stream("POST", endpoint.address, content=body) as response:
-            received = bytearray()
-            for piece in response.iter_bytes():
-                received += piece
-                if len(received) > LONGEST_REPLY:
-                    raise ConnectionError("a reply without end")
-                if time.monotonic() > deadline:  # the client's own limit is per piece: drops would go on
-                    raise ConnectionError(f"no whole reply in {endpoint.timeout_seconds:g} seconds")
-    except httpx.TimeoutException:
-        raise ConnectionError(f"no reply in {endpoint.timeout_seconds:g} seconds") from None
-    except httpx.HTTPError as error:
-        raise ConnectionError(f"{type(error).__name__}: {error}") from None
+    late = f"no whole reply in {endpoint.timeout_seconds:g} seconds"
+    # The client's own limit is for each piece of the reply: drops would go on for ever.
+    with Deadline(endpoint.timeout_seconds) as deadline:
+        try:
+            more = {"trace": deadline.trace}
+            with client.stream("POST", endpoint.address, content=body, extensions=more) as response:
+                received = bytearray()
+                for piece in response.iter_bytes():
+                    received += piece
+                    if len(received) > LONGEST_REPLY:
+                        raise ConnectionError("a reply without end")
+        except httpx.TimeoutException:
+            raise ConnectionError(f"no reply in {endpoint.timeout_seconds:g} seconds") from None
+        except httpx.HTTPError as error:
+            raise ConnectionError(late if deadline.over else f"{type(error).__name__}: {error}") from None
+    if deadline.over:  # a reply without a stated length ends where it was cut
+        raise ConnectionError(late)
     try:
         contents = json.loads(received)
     except (ValueError, RecursionError):

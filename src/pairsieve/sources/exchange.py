@@ -15,8 +15,9 @@ from pathlib import Path
 from pairsieve.contracts import Answer
 from pairsieve.errors import InputError, nearest
 from pairsieve.files import write_errors, write_text
+from pairsieve.ledger.names import person_name
 from pairsieve.pairs import Ids
-from pairsieve.tables import write_rows
+from pairsieve.tables import from_spreadsheet, write_rows
 from pairsieve.tasks.archives import unpack
 from pairsieve.tasks.reading import Table, decode, parse_table
 
@@ -173,6 +174,8 @@ def read_answers(
     table = _read_table(path, form)
     present = {*COLUMNS[:2], *table.names}  # without its keys the file is refused; the rest may be missing
     columns = [table.strings(name) if name in present else [""] * len(table) for name in COLUMNS]
+    if form == "csv":
+        columns = [list(map(from_spreadsheet, column)) for column in columns]
     answers: dict[tuple[str, int], FileAnswer] = {}
     unanswered = 0
     for row, *cells in zip(table.numbers, *columns):
@@ -189,6 +192,7 @@ def read_answers(
         if not name:
             remedy = "Fill in the column 'who', or pass `who`"
             raise InputError("nobody is named for this answer", where=where, remedy=remedy)
+        name = person_name(name, where=where)
         new = FileAnswer(id, read_label(text, where), name, comment, where)
         before = answers.setdefault((name, id), new)
         if before.label != new.label:

@@ -14,6 +14,8 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from pairsieve.errors import InputError
+from pairsieve.files import parse_json
+from pairsieve.ledger.names import person_name
 from pairsieve.sources.exchange import (
     AnswerFile,
     AskedPairs,
@@ -54,7 +56,7 @@ def labelling_config(guideline: str = "") -> str:
 def read_export(path: Path, asked: AskedPairs, who: str | None = None) -> AnswerFile:
     """The answers in a project's JSON or JSON-MIN export; `who` answers where an annotation names nobody."""
     try:
-        tasks = json.loads(read_text(path))
+        tasks = parse_json(read_text(path))
     except ValueError as error:
         raise InputError("the file is not JSON", where=str(path), why=str(error)) from error
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
@@ -81,6 +83,7 @@ def read_export(path: Path, asked: AskedPairs, who: str | None = None) -> Answer
             name = _annotator(annotation.get("completed_by")) or who or ""
             if not name:
                 raise InputError("nobody is named for this answer", where=where, remedy="Pass `who`")
+            name = person_name(name, where=where)
             when = _as_text(annotation.get("updated_at") or annotation.get("created_at"))
             new = FileAnswer(id, read_label(text, where), name, comment, where)
             before = answers.get((name, id))

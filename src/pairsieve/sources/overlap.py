@@ -19,6 +19,7 @@ import numpy as np
 
 from pairsieve.contracts import Answer
 from pairsieve.errors import InputError
+from pairsieve.files import parse_json
 from pairsieve.ledger import Ledger
 from pairsieve.pairs import Ids
 from pairsieve.sources.prompt import Example
@@ -158,7 +159,7 @@ def _overlap_rows(place: Path) -> Iterator[tuple[str, str, int, int | None]]:
     """(model, digest of the definition, pair, label), in the order written; torn lines are passed over."""
     for line in place.read_bytes().splitlines() if place.exists() else []:
         try:
-            row = json.loads(line)
+            row = parse_json(line)
             if row["label"] in (0, 1, None):
                 yield str(row["model"]), str(row["definition"]), int(row["pair"]), row["label"]
         except (ValueError, KeyError, TypeError):

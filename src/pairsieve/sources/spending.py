@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pairsieve.errors import InputError
-from pairsieve.files import locked
+from pairsieve.files import locked, parse_json
 
 MILLION = Decimal(1_000_000)
 
@@ -202,7 +202,7 @@ class SpendBudget:
         unsettled: dict[int, tuple[Tokens, Decimal]] = {}
         for line in text.splitlines():
             try:
-                row = json.loads(line)
+                row = parse_json(line)
                 number, event = int(row["number"]), row["event"]
                 cost = None
                 if "prompt" in row:

@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
 from pairsieve.errors import InputError
 from pairsieve.places import open_place
@@ -19,6 +20,9 @@ from pairsieve.places import open_place
 TABLE_SUFFIXES = (".csv", ".tsv", ".tab", ".txt", ".jsonl", ".ndjson", ".parquet", ".pq")
 _SUFFIX_OF_ARCHIVE = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zip": "zip"}
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip"}
+LARGE = 1 << 28  # bytes that any archive may unpack to
+MOST_RATIO = 100  # beyond that: how many times its size
+MOST_UNPACKED = 1 << 33
 _TORN = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, ValueError)
 
 
@@ -67,7 +71,10 @@ def unpack(path: Path) -> Unpacked:
             if kind == "zip":
                 contents, suffix = _unzip(path, packed)
             else:
-                contents = {"gzip": gzip, "bzip2": bz2, "xz": lzma}[kind].decompress(packed)
+                files: dict[str, Any] = {"gzip": gzip.GzipFile, "bzip2": bz2.BZ2File, "xz": lzma.LZMAFile}
+                source = {"fileobj" if kind == "gzip" else "filename": io.BytesIO(packed)}
+                with files[kind](**source) as stream:
+                    contents = _read_unpacked(path, stream, len(packed))
         except _TORN as error:
             what = f"the {kind} archive is truncated or damaged"
             remedy = "Download or copy the file again and compare its size"
@@ -109,4 +116,22 @@ def _unzip(path: Path, packed: bytes) -> tuple[bytes, str]:
         if members[0].flag_bits & 1:
             remedy = "Unpack it with its password first"
             raise InputError("the zip archive is encrypted", where=str(path), remedy=remedy)
-        return archive.read(members[0]), PurePosixPath(members[0].filename).suffix.lower()
+        with archive.open(members[0]) as stream:
+            contents = _read_unpacked(path, stream, members[0].compress_size)
+        return contents, PurePosixPath(members[0].filename).suffix.lower()
+
+
+def _read_unpacked(path: Path, stream: IO[bytes], packed: int) -> bytes:
+    """What a stream unpacks to; refused where it grows as no table does."""
+    most = min(MOST_UNPACKED, max(LARGE, MOST_RATIO * packed))
+    contents = bytearray()
+    while piece := stream.read(1 << 20):
+        contents += piece
+        if len(contents) > most:
+            raise InputError(
+                f"the archive of {packed:,} bytes unpacks to more than {most:,}",
+                where=str(path),
+                why=f"a table shrinks by less than {MOST_RATIO} times",
+                remedy="Unpack it yourself if it is what you expect, and give the unpacked file",
+            )
+    return bytes(contents)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pairsieve.artifacts import file_digest
 from pairsieve.errors import InputError, PairsieveError
-from pairsieve.files import atomic_folder, write_errors
+from pairsieve.files import atomic_folder, load_json, write_errors
 from pairsieve.pairs import Ids, pair_ids, pair_rows
 from pairsieve.tables import write_table
 from pairsieve.tasks.task import Collection, Split, Task, split_of
@@ -112,7 +112,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
         what, why = "this is not a task folder", "it has no task.json"
         raise InputError(what, where=str(folder), why=why, remedy=_AGAIN)
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = load_json(path)
     except ValueError as error:
         raise _damaged(path, f"it is not JSON ({error})") from error
     if not isinstance(about, dict) or about.get("format") != FORMAT:

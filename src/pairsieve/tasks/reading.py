@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-import json
 import math
 import re
 import sys
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pairsieve.errors import InputError, nearest
+from pairsieve.files import parse_json
 from pairsieve.tasks.archives import TABLE_SUFFIXES, Unpacked, unpack
 
 DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "pipe"}
@@ -318,7 +318,7 @@ def _read_json_lines(file: Unpacked, text: str, encoding: str) -> Table:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = parse_json(line)
         except ValueError as error:
             raise file.error("the line is not JSON", number, str(error), _ONE_OBJECT) from error
         if not isinstance(record, dict):

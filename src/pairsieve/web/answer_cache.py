@@ -83,6 +83,10 @@ class AnswerCache:
         """Whether it is time to read the ledger again."""
         return time.monotonic() - self._read_at > max(READ_AGAIN_SECONDS, 20 * self._read_took)
 
+    def read_later(self) -> None:
+        """The ledger could not be read: look again after the usual while."""
+        self._read_at = time.monotonic()
+
     def read(self) -> tuple[Questions, Answers]:
         """What the ledger holds now. Changes nothing here: others may use the cache meanwhile."""
         began = time.monotonic()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,17 +16,20 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from pairsieve.errors import LedgerError, PairsieveError
-from pairsieve.http.errors import add_error_handlers
+from pairsieve.errors import LedgerError, LedgerUnavailable, PairsieveError
+from pairsieve.http.connections import MOST_CONNECTIONS
+from pairsieve.http.errors import LATER, Refusal, add_error_handlers
 from pairsieve.http.gate import COOKIE, Failures, Gate, cookie_for
+from pairsieve.http.proxy import Proxy
 from pairsieve.http.server import run_server
 from pairsieve.web.dashboard import Dashboard
 from pairsieve.web.guideline import LONGEST_GUIDELINE
 from pairsieve.web.rounds import Rounds
-from pairsieve.web.session import LabellingSession, PageAnswer
+from pairsieve.web.session import LabellingSession, OtherLedger, PageAnswer
 
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 LABELS: dict[str, int | None] = {"match": 1, "no match": 0, "unsure": None}
+PAGES = {"/": "label.html", "/dashboard": "dashboard.html", "/login": "login.html"}
 OPEN_PATHS = {"/login", "/api/login", "/static/style.css", "/static/login.js", "/static/icon.svg"}
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -33,8 +37,12 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     401: {"description": "The token is missing or wrong"},
     403: {"description": "Not from this page"},
     409: {"description": "The ledger refuses; the words say why"},
+    412: {"description": "The page in the browser belongs to another campaign"},
     413: {"description": "Too large"},
     429: {"description": "Too many wrong tokens"},
+    503: {
+        "description": "The ledger cannot be written now; nothing was done, and Retry-After says when to try"
+    },
 }
 
 Who = Annotated[str, Field(min_length=1, max_length=200)]
@@ -51,6 +59,7 @@ class Strict(BaseModel):
 
 class Sent(Strict):
     who: Who
+    ledger: Annotated[str, Field(max_length=64)] | None = None  # which one the browser believes to write to
 
 
 class OneAnswer(Strict):
@@ -98,6 +107,7 @@ def make_app(
     trains: bool = False,
     cache: Path | None = None,
     failures: Failures | None = None,
+    proxy: Proxy | None = None,
 ) -> Gate:
     """The page of a session. `trains`: go on with the rounds in the background while the page is served."""
 
@@ -121,8 +131,10 @@ def make_app(
         responses=REFUSALS,
         lifespan=lifespan,
     )
-    gate = Gate(app, token, failures, open_paths=OPEN_PATHS, login_path="/login")
-    add_error_handlers(app, _status_of)
+    gate = Gate(
+        app, token, failures, open_paths=OPEN_PATHS, login_path="/login", pages=PAGES.keys(), proxy=proxy
+    )
+    add_error_handlers(app, partial(_refusal_of, session.place.ledger.place))
     _add_pages(app)
     _add_labelling(app, session, rounds)
     _add_overview(app, session, rounds)
@@ -138,7 +150,7 @@ def make_app(
             return JSONResponse({"detail": "That token is wrong."}, 401)
         answer = JSONResponse({"ok": True})
         if token:
-            secure = request.url.scheme == "https"
+            secure = gate.sends_secretly(request.scope)
             answer.set_cookie(
                 COOKIE, cookie_for(token), httponly=True, samesite="strict", secure=secure, max_age=30 * 86400
             )
@@ -164,6 +176,7 @@ def _add_labelling(app: FastAPI, session: LabellingSession, rounds: Rounds) -> N
     @app.post("/api/answers")
     def answers(sent: AnswersSent) -> dict[str, Any]:
         """Answers; once this returns they are kept. Sending them again changes nothing."""
+        session.check_ledger(sent.ledger)
         state = session.answer(sent.who, [each.given() for each in sent.answers])
         rounds.poke()
         return state
@@ -171,11 +184,13 @@ def _add_labelling(app: FastAPI, session: LabellingSession, rounds: Rounds) -> N
     @app.post("/api/undo")
     def undo(sent: UndoSent) -> dict[str, Any]:
         """Take back what was said about a pair, or said last."""
+        session.check_ledger(sent.ledger)
         return session.undo(sent.who, None if sent.pair is None else _pair_id(sent.pair), sent.token)
 
     @app.post("/api/skip")
     def skip(sent: SkipSent) -> dict[str, Any]:
         """Put a pair at the back of this person's queue."""
+        session.check_ledger(sent.ledger)
         return session.skip(sent.who, _pair_id(sent.pair))
 
     @app.get("/api/state")
@@ -191,6 +206,7 @@ def _add_labelling(app: FastAPI, session: LabellingSession, rounds: Rounds) -> N
     @app.post("/api/disputes")
     def settle(sent: AdjudicationSent) -> dict[str, Any]:
         """Settle a pair, whatever the votes say."""
+        session.check_ledger(sent.ledger)
         state = session.adjudicate(sent.who, sent.answer.given())
         rounds.poke()
         return state
@@ -198,6 +214,7 @@ def _add_labelling(app: FastAPI, session: LabellingSession, rounds: Rounds) -> N
     @app.post("/api/disputes/undo")
     def unsettle(sent: DecisionUndoSent) -> dict[str, Any]:
         """Take back what was settled about a pair."""
+        session.check_ledger(sent.ledger)
         return session.unsettle(sent.who, _pair_id(sent.pair), sent.token)
 
 
@@ -209,6 +226,7 @@ def _add_overview(app: FastAPI, session: LabellingSession, rounds: Rounds) -> No
         """What the page says before anybody has given a name."""
         name = session.campaign.folder.resolve().name
         return {
+            "ledger": session.place.ledger.id,
             "campaign": name if session.place.own else f"{name}, audit of {session.place.name}",
             "relation": session.campaign.task.relation,
             "budget": session.campaign.settings.schedule.budget(),
@@ -244,7 +262,7 @@ def _add_pages(app: FastAPI) -> None:
     def page(name: str) -> Callable[[], Response]:
         return lambda: _asset(name, assets[name])
 
-    for path, name in (("/", "label.html"), ("/dashboard", "dashboard.html"), ("/login", "login.html")):
+    for path, name in PAGES.items():
         app.add_api_route(path, page(name), methods=["GET"], include_in_schema=False)
 
     @app.get("/static/{name}", include_in_schema=False)
@@ -259,8 +277,16 @@ def _asset(name: str, body: bytes) -> Response:
     return Response(body, media_type=f"{kind}; charset=utf-8", headers={"Cache-Control": "no-cache"})
 
 
-def _status_of(error: PairsieveError) -> tuple[int, dict[str, str]]:
-    return 409 if isinstance(error, LedgerError) else 400, {}
+def _refusal_of(place: str, error: PairsieveError) -> Refusal:
+    """What the browser is told: not where the database is, nor as whom it is opened."""
+    if isinstance(error, LedgerUnavailable):
+        words = "The database of answers cannot be reached or written now. Nothing was written; try again."
+        return Refusal(503, words, LATER)
+    if isinstance(error, OtherLedger):
+        return Refusal(412)
+    if isinstance(error, LedgerError):
+        return Refusal(409, str(error).replace(f"{place}: ", ""))
+    return Refusal(400)
 
 
 def _pair_id(pair: str) -> int:
@@ -275,7 +301,10 @@ def serve(
     trains: bool,
     announce: Callable[[str], None],
     cache: Path | None = None,
+    proxy: Proxy | None = None,
 ) -> None:
     """Serve until stopped; port 0 takes a free one. `announce(url)` is called once it can be reached."""
-    app = make_app(session, token, trains, cache)
-    run_server(app, host, port, token, announce, backlog=128, limit_concurrency=500, graceful_seconds=3)
+    proxy = proxy or Proxy()
+    app = make_app(session, token, trains, cache, proxy=proxy)
+    limits = {"most_connections": MOST_CONNECTIONS, "graceful_seconds": 3}
+    run_server(app, host, port, token, announce, proxy=proxy, **limits)

@@ -22,7 +22,8 @@ class Guideline:
     def read(self) -> dict[str, str]:
         """The text, empty where nothing is written yet; `version` changes with it."""
         try:
-            text = self._file.read_text(encoding="utf-8", errors="replace")[:LONGEST_GUIDELINE]
+            with self._file.open(encoding="utf-8", errors="replace", newline="") as file:
+                text = file.read(LONGEST_GUIDELINE)
         except FileNotFoundError:
             text = ""
         return {"text": text, "version": hashlib.sha256(text.encode()).hexdigest()[:16]}

@@ -1,8 +1,11 @@
 """Background training: a process of its own that goes on with the rounds when answers are in.
 
 The process is started once and kept: its imports stay warm. It speaks lines of JSON on its stdout:
-{"message": text}, then {"stopped": step} or {"error": text}. If the page's server dies, its stdin ends and it
-ends after the step at hand; what it finished is kept by the campaign.
+{"message": text}, then {"stopped": step}, {"error": text} or, where it may pass, {"wait": text}. If the
+page's server dies, its stdin ends and it ends after the step at hand; the campaign keeps what it finished.
+
+A fault that may pass (the database or the disk is away, another process runs the campaign, the process was
+killed) is tried again by itself, after longer and longer pauses. Any other waits for a person.
 """
 
 from __future__ import annotations
@@ -18,9 +21,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pairsieve.errors import LedgerUnavailable, PairsieveError
+
 log = logging.getLogger("pairsieve")
 LOOK_SECONDS = 0.5  # how often the thread looks whether a round is ready
 BUSY = "is being run by another process"  # the campaign's own words when somebody else runs it
+FIRST_PAUSE, LONGEST_PAUSE = 3.0, 60.0  # seconds before a fault that may pass is tried again
+MOST_KILLS = 3  # times in a row that a killed process is started again
 
 
 class Rounds:
@@ -43,6 +50,7 @@ class Rounds:
         self.words = ""  # what the process said last
         self.error = ""  # why it stopped, until somebody says try again
         self._not_before = 0.0
+        self._faults = self._kills = 0  # in a row
 
     def start(self) -> None:
         if self.trains:
@@ -69,8 +77,9 @@ class Rounds:
         self._wake.set()
 
     def retry(self) -> None:
-        """Try again after an error."""
-        self.error = ""
+        """Try again after an error, now."""
+        self.error, self._not_before = "", 0.0
+        self._faults = self._kills = 0
         self._wake.set()
 
     def report(self) -> dict[str, Any]:
@@ -87,14 +96,23 @@ class Rounds:
                 if not self._ready():
                     continue
                 self.busy = True
-                self._go_on()
+                try:
+                    self._go_on()
+                finally:
+                    self.busy = False
+                self._done()
+            except (LedgerUnavailable, OSError) as error:
+                log.warning("%s", error)
+                self._wait("The database of answers cannot be reached or written now; waiting for it.")
             except Exception as error:  # the thread must live: the page shows the words
                 log.exception("the rounds' thread met an error")
                 self.error = str(error)
-            finally:
-                if self.busy:
-                    self.busy = False
-                    self._done()
+
+    def _wait(self, words: str) -> None:
+        """Try again by itself after a pause, twice as long each time."""
+        self.words = words
+        self._not_before = time.monotonic() + min(FIRST_PAUSE * 2**self._faults, LONGEST_PAUSE)
+        self._faults += 1
 
     def _spawn(self) -> subprocess.Popen[str]:
         self._process = subprocess.Popen(
@@ -122,19 +140,24 @@ class Rounds:
             if "message" in report:
                 self.words = report["message"]
             elif "stopped" in report:
+                self._faults = self._kills = 0
                 return
-            elif BUSY in report["error"]:
-                self.words = "Another process is running this campaign; waiting for it."
-                self._not_before = time.monotonic() + 3
+            elif "wait" in report:
+                self._wait(report["wait"])
                 return
             else:
                 self.error = report["error"]
                 return
         code = process.wait()
-        if not self._ending.is_set():
-            how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+        if self._ending.is_set():
+            return
+        self._kills += 1
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+        if self._kills <= MOST_KILLS:
+            self._wait(f"The process that trains {how}; it is started again.")
+        else:
             self.error = (
-                f"The process that trains {how}, perhaps for want of memory. "
+                f"The process that trains {how}, {self._kills} times in a row, perhaps for want of memory. "
                 "Nothing that was finished is lost. Look at the terminal, then try again."
             )
 
@@ -159,8 +182,8 @@ def main(folder: Path, cache: Path | None = None) -> None:
     def tell(**words: Any) -> None:
         print(json.dumps(words), file=speak, flush=True)
 
+    from pairsieve.artifacts import disk_is_full
     from pairsieve.campaign import Campaign
-    from pairsieve.errors import PairsieveError
     from pairsieve.web.predictions import write_predictions
 
     for _ in sys.stdin:
@@ -170,9 +193,17 @@ def main(folder: Path, cache: Path | None = None) -> None:
             tell(message=f"{write_predictions(campaign):,} predictions written")
             campaign.ledger.close()
             tell(stopped=step.name)
-        except PairsieveError as error:
-            tell(error=str(error))
         except Exception as error:
+            if BUSY in str(error):
+                tell(wait="Another process is running this campaign; waiting for it.")
+                continue
+            if isinstance(error, LedgerUnavailable | OSError) or disk_is_full(error):
+                log.warning("%s", error)
+                tell(wait="The database of answers or the disk cannot be used now; waiting for it.")
+                continue
+            if isinstance(error, PairsieveError):
+                tell(error=str(error))
+                continue
             log.exception("the rounds' process met an error")
             tell(error=f"{type(error).__name__}: {error}")
 

@@ -24,7 +24,9 @@ from pairsieve.campaign import Campaign, Step
 from pairsieve.campaign.audits import split_ledger
 from pairsieve.campaign.inference import infer_labels
 from pairsieve.contracts import Answer
-from pairsieve.errors import InputError, LedgerError
+from pairsieve.errors import InputError, LedgerError, LedgerUnavailable, PairsieveError
+from pairsieve.http.errors import log_seldom
+from pairsieve.ledger.names import RESERVED, person_name
 from pairsieve.transitivity import Contradiction
 from pairsieve.web import disagreements
 from pairsieve.web.answer_cache import WORDS, AnswerCache
@@ -32,9 +34,11 @@ from pairsieve.web.guideline import Guideline
 from pairsieve.web.predictions import Predictions
 
 LEASE_SECONDS = 180.0  # without a sign of life for so long, a person's pairs go to others
-LONGEST_NAME = 64
 PAGE = "page"  # the ledger's `source` of what people say here
-_RESERVED = {"truth", "transitivity"}  # names under which others answer
+
+
+class OtherLedger(PairsieveError):
+    """A click from a page of another campaign; its pair numbers would mean other texts here."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +194,13 @@ class LabellingSession:
         with self._lock:
             return {"undone": undone, **self._state(who)}
 
+    def check_ledger(self, ledger: str | None) -> None:
+        """Refuse a click that was made for another ledger, such as that of a server that was here before."""
+        if ledger is not None and ledger != self._ledger.id:
+            raise OtherLedger(
+                "This page was opened for another campaign than the one served here. Reload it."
+            )
+
     def _check_asked(self, pairs: Iterable[int]) -> None:
         for pair in pairs:
             if pair not in self._cache.questions:
@@ -305,6 +316,9 @@ class LabellingSession:
                 with self._lock:
                     if self._cache.version == version:  # else somebody answered meanwhile: this is old
                         self._cache.install(*found)
+            except LedgerUnavailable as error:  # what is known is shown until it can be read again
+                log_seldom(error)
+                self._cache.read_later()
             finally:
                 self._reading = False
         self._follow()
@@ -348,9 +362,12 @@ class LabellingSession:
             return Step("audited", 0, reason=again)
         version, now = self._cache.version, time.monotonic()
         if self._step[0] != version or now - self._step[1] > 5:
-            step = self.campaign.step()
-            if step.name in ("finished", "stopped") and (stale := self.campaign.stale_rounds()):
-                step = Step("train", min(stale))
+            try:
+                step = self.campaign.step()
+                if step.name in ("finished", "stopped") and (stale := self.campaign.stale_rounds()):
+                    step = Step("train", min(stale))
+            except LedgerUnavailable:
+                step = Step("label", 0)  # nothing can be begun while the ledger cannot be read
             self._step = (version, now, step)
         return self._step[2]
 
@@ -378,7 +395,7 @@ class LabellingSession:
         """Names that have answered, for the page to offer."""
         self._freshen()
         with self._lock:
-            return sorted(self._cache.history.keys() - _RESERVED - self._cache.models)
+            return sorted(self._cache.history.keys() - RESERVED - self._cache.models)
 
     def unseen_matches(self, most: int = 12) -> list[dict[str, Any]] | None:
         """Pairs nobody was asked about that the latest model is surest match; None where it did not look."""
@@ -414,14 +431,7 @@ class LabellingSession:
 
     def _named(self, who: str) -> str:
         """A person's name as the ledger keeps it; not one under which a language model answers."""
-        name = checked_name(who)
-        if name in self._cache.models:
-            raise InputError(
-                f"the name {name!r} belongs to a language model that answers here",
-                why="its answers and yours could not be told apart",
-                remedy="Choose another name",
-            )
-        return name
+        return person_name(who, self._cache.models)
 
     @contextmanager
     def _person(self, who: str) -> Iterator[str]:
@@ -434,15 +444,3 @@ class LabellingSession:
     def _active(self) -> set[str]:
         now = self._clock()
         return {who for who, at in self._seen.items() if now - at < self.lease_seconds}
-
-
-def checked_name(who: str) -> str:
-    """A person's name as the ledger keeps it, or an error in words."""
-    name = " ".join(who.split())
-    if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
-        what = f"{len(name)} characters" if name.isprintable() else "unprintable characters"
-        remedy = f"Give a name of 1 to {LONGEST_NAME} printable characters"
-        raise InputError(f"a name of {what}", remedy=remedy)
-    if name.casefold() in _RESERVED:
-        raise InputError(f"the name {name!r} is kept for pairsieve itself", remedy="Choose another name")
-    return name

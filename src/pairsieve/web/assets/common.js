@@ -13,7 +13,7 @@ export async function api(path, body, method = "POST") {
   };
   let response;
   try {
-    response = await fetch(path, body === undefined ? {} : write);
+    response = await fetch(path, { ...(body === undefined ? {} : write), signal: AbortSignal.timeout(60_000) });
   } catch {
     throw Object.assign(new Error("The server cannot be reached."), { status: 0 });
   }
@@ -21,7 +21,8 @@ export async function api(path, body, method = "POST") {
   const made = await response.json().catch(() => ({}));
   if (response.ok) return made;
   const words = Array.isArray(made.detail) ? made.detail.map((d) => d.msg).join("; ") : made.detail;
-  throw Object.assign(new Error(words || `The server answered ${response.status}.`), { status: response.status });
+  const retryAfter = Number(response.headers.get("Retry-After")) || 0; // seconds
+  throw Object.assign(new Error(words || `The server answered ${response.status}.`), { status: response.status, retryAfter });
 }
 
 /** A name for one click: the same click sent twice counts once. */

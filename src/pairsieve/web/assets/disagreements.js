@@ -7,7 +7,7 @@ const WORDS = { match: "Match", "no match": "No match", unsure: "Unsure" };
 const votesOf = (pair) => pair.votes.map(({ who, label }) => `${who}: ${label}`).join(", ");
 
 export class Disagreements {
-  /** `page`: who() is labelling, adopt(standing), say(words), draw() the page again. */
+  /** `page`: post(work) a click to the server, say(words). What was posted comes back through `done`. */
   constructor(page) {
     this.page = page;
     this.queue = ""; // the server's mark of what is drawn
@@ -68,30 +68,24 @@ export class Disagreements {
       ...pairs.map((pair) => this.pair(pair, `Now: ${pair.label}. ${pair.settled_by ? `Decided by ${pair.settled_by}. ` : ""}${votesOf(pair)}`)));
   }
 
-  async decide(pair, label) {
-    try {
-      this.page.adopt(await api("/api/disputes", { who: this.page.who(), answer: { pair: pair.pair, label, token: newToken() } }));
-      this.made.push(pair.pair);
-      this.page.say(`Decided: ${label}.`);
-      await this.load();
-      this.page.draw();
-    } catch (error) {
-      this.page.say(error.message);
-    }
+  decide(pair, label) {
+    this.page.post({ kind: "decide", pair: pair.pair, label, token: newToken() });
   }
 
-  async takeBack() {
+  takeBack() {
     const pair = this.made.at(-1);
-    if (!pair) return;
-    try {
-      const made = await api("/api/disputes/undo", { who: this.page.who(), pair, token: newToken() });
-      this.made.pop();
-      this.page.adopt(made);
+    if (pair) this.page.post({ kind: "undecide", pair, token: newToken() });
+  }
+
+  /** A decision, or its undo, is in the ledger, or was refused (then `made` is empty). */
+  async done({ kind, pair, label }, made) {
+    if (kind === "undecide") {
+      this.made = this.made.filter((each) => each !== pair);
       this.page.say(made.undone ? "The decision is taken back." : "That decision no longer stands.");
-      await this.load();
-      this.page.draw();
-    } catch (error) {
-      this.page.say(error.message);
+    } else if (made.version !== undefined) {
+      this.made.push(pair);
+      this.page.say(`Decided: ${label}.`);
     }
+    await this.load();
   }
 }

@@ -1,25 +1,26 @@
 // The labelling page: the next pairs are here before they are needed, and an answer is shown as done at once.
-// What was clicked waits in an outbox, which outlives the page, until the server has it in the ledger.
+// What was clicked waits in the outbox until the server has it in the ledger.
 
 import { api, byId, later, make, newToken, recall, remember } from "/static/common.js";
 import { Disagreements } from "/static/disagreements.js";
 import { difference } from "/static/diff.js";
+import { Outbox } from "/static/outbox.js";
 
 const USUAL_KEYS = { match: "y", "no match": "n", unsure: "u", skip: "s", undo: "z" };
 const WORDS = { match: "Match", "no match": "No match", unsure: "Unsure", skip: "Skip", undo: "Undo" };
-const disagreements = new Disagreements({ who: () => who, adopt, say, draw });
+const outbox = new Outbox({ done: arrived, changed: drawOutbox });
+const disagreements = new Disagreements({ post, say });
 const AHEAD = 8; // pairs held in advance
+const MOST_ASKED = 50; // pairs of one request
 
 let who = recall("name", "");
 let keys = { ...USUAL_KEYS, ...recall("keys", {}) };
-let outbox = [];
 let held = []; // held[0] is on the screen
 let behind = []; // answered in this visit, the latest last
 const gone = new Set(); // pairs answered in this visit
 let standing = null; // what the server said last
 let showDifferences = recall("differences", null);
 let showPrediction = recall("prediction", false);
-let sending = false;
 let asking = false;
 let waitingForKey = null;
 
@@ -57,8 +58,9 @@ async function undo() {
     return;
   }
   try {
-    await send();
-    const made = await api("/api/undo", { who, token: newToken() });
+    if (outbox.trouble) throw new Error("Answers wait to be saved first.");
+    await outbox.send();
+    const made = await api("/api/undo", { who, ledger: outbox.ledger, token: newToken() });
     adopt(made);
     if (made.undone) {
       held = [made.undone, ...held.filter((pair) => pair.pair !== made.undone.pair)];
@@ -71,9 +73,16 @@ async function undo() {
 }
 
 function post(work) {
-  outbox.push(work);
-  remember(`outbox ${who}`, outbox);
-  send();
+  outbox.add({ ...work, who });
+}
+
+/** The server has a click; `made` tells where things stand, and is empty where it was refused. */
+function arrived(work, made) {
+  adopt(made);
+  if (["decide", "undecide"].includes(work.kind)) disagreements.done(work, made).then(draw);
+  if (held.length) drawProgress();
+  else draw();
+  if (!outbox.waiting.length && held.length < AHEAD / 2) setTimeout(fetchPairs);
 }
 
 /** Keep what the server said, unless it is older than what it said before. */
@@ -84,52 +93,19 @@ function adopt(made) {
   else if (state.training) standing.training = state.training;
 }
 
-/** Send what waits, in order, one at a time, until it is all there. */
-async function send() {
-  if (sending) {
-    while (sending) await later(20);
-    return;
-  }
-  sending = true;
-  let pause = 500;
-  while (outbox.length) {
-    const { kind, ...work } = outbox[0];
-    try {
-      const made = kind === "answer"
-        ? await api("/api/answers", { who, answers: [work] })
-        : await api(kind === "skip" ? "/api/skip" : "/api/undo", { who, ...work });
-      adopt(made);
-      pause = 500;
-    } catch (error) {
-      const hopeless = error.status >= 400 && error.status < 500 && ![401, 429].includes(error.status);
-      if (!hopeless) {
-        say(`${outbox.length} not saved yet; trying again. ${error.message}`);
-        await later(pause);
-        pause = Math.min(2 * pause, 8000);
-        continue;
-      }
-      say(error.message);
-    }
-    outbox.shift();
-    remember(`outbox ${who}`, outbox);
-    if (pause > 500) say("Saved.");
-  }
-  sending = false;
-  if (held.length) drawProgress();
-  else draw();
-  if (held.length < AHEAD / 2) fetchPairs();
-}
 
 /** Ask for more pairs; also tells what to say when there are none. */
 async function fetchPairs() {
-  if (asking || !who || outbox.length) return;
+  // While nothing can be saved people go on: what they clicked is theirs still, so more is asked for.
+  if (asking || !who || (outbox.waiting.length && !outbox.trouble)) return;
   asking = true;
   try {
-    const made = await api(`/api/next?who=${encodeURIComponent(who)}&count=${AHEAD}&prediction=${showPrediction}`);
+    const count = Math.min(MOST_ASKED, AHEAD + outbox.answersOf(who).length);
+    const made = await api(`/api/next?who=${encodeURIComponent(who)}&count=${count}&prediction=${showPrediction}`);
     adopt(made);
     const [wasEmpty, still] = [!held.length, new Set(made.pairs.map((pair) => pair.pair))];
     // What is on the screen stays; behind it, what others answered or what follows by now is dropped.
-    if (!outbox.length) held = held.filter((pair, at) => at === 0 || still.has(pair.pair));
+    if (!outbox.waiting.length) held = held.filter((pair, at) => at === 0 || still.has(pair.pair));
     const known = new Set(held.map((pair) => pair.pair));
     const fresh = made.pairs.filter((pair) => !known.has(pair.pair) && !gone.has(pair.pair));
     held.push(...fresh);
@@ -210,7 +186,7 @@ function drawWaiting() {
   if (!standing?.training) return;
   const { training, undecided, round, apart } = standing;
   const complete = round.asked > 0 && round.answered + unsentAnswers() >= round.asked;
-  const step = complete && training.step === "label" && !outbox.some((work) => work.kind === "undo") ? (apart ? "audited" : "train") : training.step;
+  const step = complete && training.step === "label" && !outbox.waiting.some((work) => work.kind === "undo") ? (apart ? "audited" : "train") : training.step;
   let words = "Other people are labelling the remaining pairs of this round. New pairs appear here automatically.";
   if (training.error) words = `The next round could not be prepared. ${training.error}`;
   else if (step === "finished") words = "All rounds are done. Thank you!";
@@ -229,7 +205,20 @@ function drawWaiting() {
   if (undecided && !byId("disputes").hidden && training.step === "label") byId("disputes").open = true;
 }
 
-const unsentAnswers = () => outbox.filter((work) => work.kind === "answer").length;
+const unsentAnswers = () => outbox.answersOf(who).length;
+
+/** What waits to be saved, and what was refused. */
+function drawOutbox() {
+  const { waiting, refused, trouble, kept } = outbox;
+  const clicks = waiting.filter((work) => work.kind !== "skip").length;
+  const where = kept ? "kept in this browser and sent again" : "sent again; keep this page open";
+  byId("unsent").hidden = !trouble || !clicks;
+  byId("unsent").textContent = trouble && clicks ? `${clicks} not saved yet: ${where}. ${trouble}` : "";
+  byId("refused").hidden = !refused.length;
+  byId("refused-words").textContent = refused.length
+    ? `${refused.length} ${refused.length === 1 ? "click was" : "clicks were"} refused and not saved: ${[...new Set(refused.map((work) => work.words))].join(" ")}`
+    : "";
+}
 
 function drawProgress() {
   if (!standing?.round) return;
@@ -346,12 +335,12 @@ function enter(name) {
   who = name;
   remember("name", who);
   byId("person").textContent = who;
-  outbox = recall(`outbox ${who}`, []);
   [held, behind] = [[], []];
   gone.clear();
-  for (const work of outbox) if (work.kind === "answer") gone.add(work.pair);
+  for (const work of outbox.answersOf(who)) gone.add(work.pair);
   draw();
-  send();
+  if (!outbox.waiting.length) fetchPairs();
+  outbox.send();
 }
 
 byId("person").addEventListener("click", () => changeName());
@@ -360,7 +349,6 @@ byId("name-form").addEventListener("submit", async (event) => {
   event.preventDefault();
   const name = byId("name-input").value.trim().replace(/\s+/g, " ");
   try {
-    await send(); // what the last person clicked goes under the last person's name
     await api(`/api/state?who=${encodeURIComponent(name)}`);
     byId("name-dialog").close();
     enter(name);
@@ -397,10 +385,26 @@ byId("retry").addEventListener("click", async () => {
   }
 });
 
+byId("resend").addEventListener("click", () => outbox.release(true));
+byId("discard").addEventListener("click", () => outbox.release(false));
+
+/** The campaign, however long its server is away: without its name nobody's clicks can be told from others. */
+async function campaignServed() {
+  for (;;) {
+    try {
+      return await api("/api/campaign");
+    } catch (error) {
+      byId("waiting-words").textContent = `${error.message} Trying again.`;
+      await later(2000);
+    }
+  }
+}
+
 async function begin() {
   drawKeys();
+  const campaign = await campaignServed();
+  outbox.open(campaign.ledger);
   try {
-    const campaign = await api("/api/campaign");
     byId("campaign").textContent = campaign.campaign;
     document.title = `Label: ${campaign.campaign}`;
     byId("names").replaceChildren(...campaign.people.map((name) => make("option", { value: name })));

@@ -1,0 +1,154 @@
+"""Requests made of noise, over raw sockets, against both servers: no 500, no hang, no growth of memory.
+
+2,000 requests each by default; PAIRSIEVE_FUZZ=50000 for the whole story (100,000 in all).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving_campaign import finished_campaign
+from web_campaign import asked_campaign
+
+pytestmark = pytest.mark.slow
+REQUESTS = int(os.environ.get("PAIRSIEVE_FUZZ", "2000"))
+TOKEN = "a-token-of-23-characters"
+PATHS = {
+    "label": [
+        *("/", "/login", "/api/next?who=Ann&count=3", "/api/state?who=%F0%9F%98%80", "/api/campaign"),
+        *("/api/answers", "/api/undo", "/api/skip", "/api/disputes", "/api/guideline", "/api/rounds/retry"),
+        *("/api/dashboard", "/static/label.js", "/static/../x", "/api/login", "/api/openapi.json"),
+    ],
+    "serve": [
+        *(
+            "/match",
+            "/match/batch",
+            "/texts",
+            "/texts/k",
+            "/texts?after=k&count=3",
+            "/texts/%ff%00",
+            "/health",
+        ),
+        *("/metrics", "/docs", "/openapi.json", "/texts/" + "k" * 600, "/reload/x"),
+    ],
+}
+BODIES: list[Any] = [
+    {"who": "Ann", "answers": [{"pair": "1", "label": "match", "token": "aaaaaaaa"}]},
+    {"who": "Ann", "answers": [{"pair": "9" * 19, "label": "unsure", "token": "bbbbbbbb"}], "ledger": "x"},
+    {"who": "\u202e", "pair": "1", "token": "cccccccc"},
+    {"text": "what is a bank", "version": ""},
+    {"text": "how can i find it", "count": 3},
+    {"texts": ["how", "what", ""], "threshold": 0.5},
+    {"key": "k", "count": 100},
+    {"token": "wrong"},
+    [],
+    None,
+    "[" * 5000,
+]
+
+
+def request(dice: random.Random, paths: list[str]) -> bytes:
+    """One request: nearly right, with a piece of it changed, doubled, cut or replaced by noise."""
+    method = dice.choice(["GET", "POST", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "GE\x01T"])
+    body = dice.choice(BODIES)
+    sent = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    if dice.random() < 0.2 and sent:
+        at = dice.randrange(len(sent))
+        sent = sent[:at] + dice.randbytes(dice.randrange(8)) + sent[at + 1 :]
+    if dice.random() < 0.01:
+        sent = b'"' + b"x" * 200_000
+    headers = {
+        "Host": dice.choice(["127.0.0.1"] * 20 + ["evil.example", "", "[::1]:80"]),
+        "Content-Type": dice.choice(["application/json"] * 4 + ["text/plain", "\xff"]),
+        "X-Pairsieve": "1",
+        "Authorization": dice.choice([f"Bearer {TOKEN}"] * 6 + ["Bearer x", "Basic \xe9"]),
+        "Content-Length": dice.choice([str(len(sent))] * 20 + ["-1", "x", "9" * 30]),
+        "Origin": dice.choice(["http://127.0.0.1"] * 40 + ["null", "http://evil.example"]),
+        "X-Forwarded-For": dice.choice(["1.2.3.4", "x, y", "," * 100]),
+        "Cookie": dice.choice(["pairsieve=x", "a=b; \xff=;;", "=" * 50]),
+    }
+    if dice.random() < 0.3:
+        headers.pop(dice.choice(list(headers)))
+    if dice.random() < 0.02:
+        headers["X-Long"] = "y" * dice.choice([100, 70_000, 300_000])
+    lines = [f"{method} {dice.choice(paths)} HTTP/1.{dice.choice('1110')}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    whole = "\r\n".join([*lines, "Connection: close", "", ""]).encode("latin-1", "replace") + sent
+    return dice.randbytes(dice.randrange(1, 400)) + b"\r\n\r\n" if dice.random() < 0.02 else whole
+
+
+def status_of(port: int, sent: bytes) -> int:
+    """The status of the answer; 0 where the connection was closed without one."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        try:
+            connection.sendall(sent)
+            answer = connection.recv(64)
+            while connection.recv(1 << 16):
+                pass
+        except TimeoutError:  # a hang
+            raise
+        except OSError:  # closed while we were still sending
+            return 0
+    return int(answer[9:12]) if answer.startswith(b"HTTP/1.1 ") else 0
+
+
+@contextmanager
+def serving(*words: Any) -> Iterator[tuple[int, int]]:
+    start = [sys.executable, "-m", "pairsieve", *map(str, words), "--token", TOKEN, "--json"]
+    server = subprocess.Popen(start, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert server.stdout is not None
+    try:
+        yield server.pid, int(json.loads(server.stdout.readline())["url"].rstrip("/").rpartition(":")[2])
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(timeout=90)
+        server.stdout.close()
+
+
+def memory(pid: int) -> int:
+    """Resident bytes of a process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) * 1024
+
+
+@pytest.mark.parametrize("door", ["label", "serve"])
+def test_noise_breaks_nothing(
+    door: str, tmp_path: Path, tiny_encoder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if door == "label":
+        campaign = asked_campaign(tmp_path, tiny_encoder)
+        campaign.ledger.close()
+        words: list[Any] = ["label", campaign.folder, "--no-train"]
+    else:
+        words = ["serve", finished_campaign(tmp_path, tiny_encoder)]
+    dice, seen, began = random.Random(door), Counter[int](), 0
+    with serving(*words) as (pid, port):
+        started = time.monotonic()
+        for number in range(REQUESTS):
+            if number == REQUESTS // 2:
+                began = memory(pid)
+            sent = request(dice, PATHS[door])
+            status = status_of(port, sent)
+            seen[status] += 1
+            assert status < 500 or status == 503, (status, sent[:500])
+        ended, spent = memory(pid), time.monotonic() - started
+        healthy = status_of(port, b"GET /login HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        assert healthy == (200 if door == "label" else 401)
+    with capsys.disabled():
+        print(f"\n{door}: {REQUESTS:,} requests in {spent:.0f} s: {dict(sorted(seen.items()))}; ", end="")
+        print(f"memory {began >> 20} MiB after half of them, {ended >> 20} MiB after all")
+    assert seen[200] and ended <= 1.1 * began
