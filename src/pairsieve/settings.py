@@ -24,6 +24,7 @@ from pairsieve.files import read_limited, write_text
 FORMAT = 2  # of campaign folders: one scorer, in the field's words
 CAMPAIGN_FILE = "campaign.toml"
 MOST_BYTES = 1 << 20  # of a campaign file
+MEASURED = ("best", "exact", "uncertainty")  # recipe, search and strategy under which a campaign measures itself
 MOST_LABELS = 10**12  # a schedule beyond this is a slip of the pen, not a budget
 
 
@@ -174,7 +175,7 @@ class CampaignSettings:
     measuring_share: float | None = _setting(
         None,
         "share of each batch from round 2 on that is drawn from all pairs with known chances, to measure and "
-        "not to train; left out: 0.1, paper's recipe 0",
+        "not to train; left out: 0.1 with the best recipe, uncertainty and exact search, else 0",
         _number(0, 0.9, optional=True),
     )
     stop_when: str = _setting(
@@ -202,7 +203,7 @@ class CampaignSettings:
         """How many labels of a round are drawn to measure by."""
         share = self.measuring_share
         if share is None:
-            share = 0.0 if self.recipe == "paper" or self.search != "exact" else 0.1
+            share = 0.1 if (self.recipe, self.search, self.strategy) == MEASURED else 0.0
         return 0 if round == 1 else math.floor(share * self.schedule.batches()[round - 1] + 0.5)
 
     def task_folder(self, campaign_folder: Path) -> Path:

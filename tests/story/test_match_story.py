@@ -318,16 +318,11 @@ def test_intervals_stand_where_something_was_measured(tmp_path, tiny_encoder):
     assert "\n  Pairs of dev could be asked about" in result.stdout
 
 
-def test_a_precision_out_of_reach_names_the_best(trained, tmp_path):
-    words = refused(
-        "match",
-        trained["two"],
-        "--scores-only",
-        "--precision",
-        1,
-        "--split",
-        "test",
-        "--out",
-        tmp_path / "m.csv",
-    )
+def test_a_precision_out_of_reach_names_the_best(tmp_path, tiny_encoder):
+    """Of a model that knows nothing: random pairs, a random encoder, no re-ranker."""
+    how = {"strategy": "random", "reranker": "off", "rounds": 1}
+    campaign = begin(tmp_path / "c", synthetic_task(tmp_path / "task", two=True), tiny_encoder, **how)
+    campaign.run()
+    where = ("--split", "test", "--out", tmp_path / "m.csv")
+    words = refused("match", campaign.folder, "--scores-only", "--precision", 1, *where)
     assert "cannot be reached" in words and "at recall" in words
