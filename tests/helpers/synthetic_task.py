@@ -66,6 +66,7 @@ def begin(folder: Path, task: Path, encoder: Path | str, **settings: Any) -> Cam
     """A campaign that buys 20, then 30, then 45 labels on the CPU, unless `settings` say otherwise."""
     schedule = Schedule(first_batch=20, growth=1.5, rounds=settings.pop("rounds", 3))
     usual = {"encoder": str(encoder), "learner": "projection", "device": "cpu", "schedule": schedule}
+    usual["measuring_share"] = 0.0  # every label of a batch is chosen, and trains
     if settings.get("learner") == "full":
         usual["max_length"] = 48  # the tiny tokeniser makes 65 tokens of a question, letter by letter
     return create_campaign(folder, task, **(usual | settings))

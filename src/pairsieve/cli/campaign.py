@@ -64,6 +64,9 @@ def init(
     transitivity: bool = Option(
         False, "--transitivity", help="Infer labels that follow from others; one collection only."
     ),
+    measuring_share: float | None = Option(
+        None, help="Share of each batch drawn from all pairs, to measure by. [0.1]"
+    ),
     stop_when: str = Option("", help='Stop early by a rule, such as "positives < 5% and labels >= 5000".'),
     run_now: bool = Option(False, "--run", help="Also run it, as pairsieve run does."),
     cache: Path | None = Option(

@@ -48,6 +48,7 @@ class Options(TypedDict, total=False):
     seed: int
     device: str
     transitivity: bool
+    measuring_share: float
     stop_when: str
     ledger: str
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 FOLDS = 5
 CROSS_FOLDS = 3  # cross-encoders trained, each without a third of the left texts
-FEWEST = 3  # labels of either class below which there is nothing to learn
-STACK_SPREAD = 0.5  # prior standard deviation of the weights of a stack, around 1 and 0
+FEWEST = 20  # labels of either class below which models with many columns rank worse than the encoder
+STACK_SPREAD = 0.5  # prior standard deviation of the weights of a stack, around 1
 BACKGROUND = 200  # unlabelled candidates that models are held to the bi-encoder on
 CANDIDATES_A_TEXT = 20  # by either cut
 FEWEST_CANDIDATES = 50_000
@@ -186,12 +186,12 @@ def fit_stack(
 ) -> tuple[float, float, float]:
     """Weights of the re-ranker's logits and of the bi-encoder's log-odds, neither negative, and a bias.
 
-    Cross-entropy with a Gaussian prior on the weights around 1 and 0, so that few labels leave them there.
+    Cross-entropy with a Gaussian prior on the weights around 1, so that few labels leave both their say.
     """
     from scipy.optimize import minimize
 
     columns = np.stack([logits, np.clip(base_log_odds, -20, 20), np.ones(len(labels))], axis=1)
-    signs, centre = np.where(labels, 1.0, -1.0), np.array([1.0, 0.0, 0.0])
+    signs, centre = np.where(labels, 1.0, -1.0), np.array([1.0, 1.0, 0.0])
     precision = np.array([1.0, 1.0, 0.0]) / STACK_SPREAD**2
 
     def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
