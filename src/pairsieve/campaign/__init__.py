@@ -3,11 +3,12 @@
     DIR/campaign.toml     the settings          DIR/artifacts/   selections, models, embeddings
     DIR/ledger.sqlite     questions, answers    DIR/rounds/      the figures of each round
 
-`loop.py` does the rounds, `view.py` is what a strategy sees of one, `checks.py` refuses settings that
+`creating.py` makes the folder, `loop.py` does the rounds, `view.py` is what a strategy sees of one, `checks.py` refuses settings that
 cannot work, `figures.py` keeps what was measured.
 """
 
+from pairsieve.campaign.creating import create_campaign
 from pairsieve.campaign.figures import round_line
-from pairsieve.campaign.loop import Campaign, Step, create_campaign, next_step
+from pairsieve.campaign.loop import Campaign, Step, next_step
 
 __all__ = ["Campaign", "Step", "create_campaign", "next_step", "round_line"]

@@ -7,7 +7,6 @@ before a kill is found again, and a torn artifact is built again.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -45,16 +44,10 @@ from pairsieve.contracts import LabelSource, MapShards
 from pairsieve.errors import InputError, LedgerError, PairsieveError, SettingsError
 from pairsieve.files import locked
 from pairsieve.ledger import Ledger, open_ledger
+from pairsieve.ledger.records import RoundCount
 from pairsieve.pairs import Ids, is_member, pair_rows
 from pairsieve.scorer import ScoredSpace, Scorer
-from pairsieve.settings import (
-    CAMPAIGN_FILE,
-    PAPER_SCHEDULE,
-    CampaignSettings,
-    load_settings,
-    portable_task,
-    save_settings,
-)
+from pairsieve.settings import CAMPAIGN_FILE, load_settings, save_settings
 from pairsieve.sources import TruthSource
 from pairsieve.strategies import strategy_named
 from pairsieve.tasks import Split, Task, load_task
@@ -82,35 +75,6 @@ def next_step(counts: Sequence[Any], measured: set[int], rounds: int) -> Step:
         if round not in measured:
             return Step("train", round)
     return Step("finished", rounds)
-
-
-def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaign:
-    """A new campaign folder. Settings that cannot work (names, splits, budget) are refused here."""
-    if (folder / CAMPAIGN_FILE).exists():
-        go_on = f"Go on with: pairsieve run {folder}, or choose another folder."
-        raise SettingsError(f"{folder} already holds a campaign. {go_on}")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise SettingsError(f"{folder} exists and is not empty. Choose a new folder for the campaign.")
-    task = load_task(task_folder)
-    if "split" not in settings:
-        usual = [name for name in ("all", "train") if name in task.splits]
-        settings["split"] = usual[0] if usual else next(iter(task.splits))
-    if "measure_splits" not in settings:
-        measurable = [n for n, s in task.splits.items() if s.has_truth and len(s.positives)]
-        wanted = "all" if settings["split"] == "all" else "dev"
-        settings["measure_splits"] = tuple(n for n in (wanted,) if n in measurable)
-    if "schedule" not in settings and settings.get("recipe") == "paper":
-        settings["schedule"] = PAPER_SCHEDULE
-    checked = CampaignSettings(
-        task=portable_task(task_folder, folder),
-        task_fingerprint=task.fingerprint,
-        campaign_id=secrets.token_hex(8),
-        **settings,
-    )
-    check_settings(checked, task)
-    folder.mkdir(parents=True, exist_ok=True)
-    save_settings(folder / CAMPAIGN_FILE, checked)
-    return Campaign(folder)
 
 
 class Campaign:
@@ -287,7 +251,7 @@ class Campaign:
 
     def _next(self) -> Step:
         measured = self.figures().keys() - self.stale_rounds().keys()
-        return next_step(counts_with_measuring(self.ledger), measured, self.settings.schedule.rounds)
+        return next_step(self._counts(), measured, self.settings.schedule.rounds)
 
     # ── one round: choose, ask, train, measure, advise ──────────────────────────────────────────
 
@@ -311,6 +275,11 @@ class Campaign:
         if count and not is_drawn(self.ledger, round):
             scored = self._scored_split(round - 1)
             draw_measuring(self.ledger, self.split, scored, round, count, self.settings.seed)
+
+    def _counts(self) -> list[RoundCount]:
+        """Where each round stands."""
+        measures = any(map(self.settings.measuring_labels, range(1, self.settings.schedule.rounds + 1)))
+        return counts_with_measuring(self.ledger) if measures else self.ledger.counts()
 
     def _scored_split(self, round: int) -> ScoredSplit:
         scored = self.score(self.split, round)
@@ -361,7 +330,7 @@ class Campaign:
                     self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
         if self.settings.transitivity:
             infer_labels(self.ledger, self.split.space, round)
-        for source in self.sources():
+        for source in self.sources() if self.settings.measuring_labels(round) else []:
             if len(batch := open_measuring(self.ledger, round)):
                 self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
 
@@ -386,7 +355,7 @@ class Campaign:
             with self._watch.timed("measure"):
                 found, _ = exact_figures(scored.scan, split.positives, split.stated_negatives)
             measures[split.name] = {**found.as_json(), "held_out": not shared_pairs(self.split, split)}
-        counts = [count for count in counts_with_measuring(self.ledger) if count.round <= round]
+        counts = [count for count in self._counts() if count.round <= round]
         seconds: dict[str, float] = {"embed": 0.0, **info["seconds"]}
         for phase, spent in self._watch.seconds.items():
             seconds[phase] = seconds.get(phase, 0.0) + spent
@@ -490,7 +459,7 @@ class Campaign:
         step, settings, figures = self.step(), self.settings, self.figures()
         stale = self.stale_rounds()
         rounds, labels, positives = [], 0, 0
-        for count in counts_with_measuring(self.ledger):
+        for count in self._counts():
             labels, positives = labels + count.labelled, positives + count.positives
             row: dict[str, Any] = {"round": count.round, "labels": labels, "positives": positives}
             row |= {"open": count.open, "inferred": count.inferred}

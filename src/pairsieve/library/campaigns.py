@@ -48,7 +48,7 @@ class Options(TypedDict, total=False):
     seed: int
     device: str
     transitivity: bool
-    measuring_share: float
+    measuring_share: float | None
     stop_when: str
     ledger: str
 

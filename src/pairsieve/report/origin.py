@@ -20,7 +20,7 @@ OPTIONS = (  # settings with an option of `pairsieve init`, in the order in whic
     *("strategy", "encoder", "learner", "recipe", "hubness_correction", "neighbour_smoothing", "reranker"),
     *("schedule.first_batch", "schedule.growth", "schedule.rounds", "seed"),
     *("seed_set", "search", "neighbours", "left_prefix", "right_prefix", "learning_rate", "device"),
-    *("transitivity", "stop_when"),
+    *("transitivity", "measuring_share", "stop_when"),
 )
 GIVEN_OTHERWISE = ("task", "task_fingerprint", "split", "measure_splits")
 
