@@ -223,11 +223,10 @@ def test_out_of_fold_logits_come_from_models_that_did_not_see_the_left_text():
 def test_the_stack_weighs_by_what_out_of_fold_logits_are_worth():
     """Separable labels: more weight, but bounded. Noise: little. The bi-encoder's where it knows more."""
     rng = np.random.default_rng(0)
-    labels = rng.random(400) < 0.3
-    signal, noise = np.where(labels, 2.0, -2.0), rng.normal(size=400)
-    weight, base, bias = fit_stack(signal, np.zeros(400), labels)
+    labels, noise = rng.random(400) < 0.3, rng.normal(size=400)
+    weight, base, bias = fit_stack(signal := np.where(labels, 2.0, -2.0), np.zeros(400), labels)
     assert 1 < weight <= 5 and base == pytest.approx(1, abs=1e-3) and abs(bias) < 2, "zeros tell nothing"
-    weight, base, bias = fit_stack(noise, np.zeros(400), labels)
+    weight, _, bias = fit_stack(noise, np.zeros(400), labels)
     assert weight < 0.5 and bias == pytest.approx(np.log(0.3 / 0.7), abs=0.3)
     weight, base, _ = fit_stack(noise, signal, labels)
     assert base > 1 > weight
