@@ -1,0 +1,65 @@
+"""The measuring share of a batch: drawn with known chances, counted with the batch, never trained on."""
+
+import numpy as np
+import pytest
+
+from pairsieve.campaign import Campaign
+from pairsieve.pairs import is_member
+from pairsieve.settings import CampaignSettings, Schedule
+from synthetic_task import begin, picture, synthetic_task
+
+
+def campaign_that_measures(folder, task, encoder) -> Campaign:
+    return begin(folder, task, encoder, measuring_share=0.2)
+
+
+def test_a_tenth_of_each_later_batch_measures_by_default():
+    """40 labels a round: 4 of them from round 2 on; none under the paper's recipe, or for a baseline."""
+    usual = CampaignSettings(task="task", schedule=Schedule(first_batch=40, growth=1.0, rounds=10))
+    assert [usual.measuring_labels(round) for round in (1, 2, 10)] == [0, 4, 4]
+    paper = CampaignSettings(task="task", recipe="paper")
+    assert paper.measuring_labels(2) == 0
+    assert CampaignSettings(task="task", strategy="random").measuring_labels(2) == 0
+    assert CampaignSettings(task="task", strategy="random", measuring_share=0.5).measuring_labels(2) == 20
+
+
+def test_the_share_is_drawn_counted_and_kept_out_of_training(tmp_path, tiny_encoder):
+    """20, 30 and 45 labels, a fifth of the later ones to measure by: 6 and 9 are drawn, 80 train."""
+    campaign = campaign_that_measures(tmp_path / "c", synthetic_task(tmp_path / "task"), tiny_encoder)
+    campaign.run()
+    drawn = campaign.ledger.questions(purpose="audit")
+    assert np.bincount(drawn.rounds).tolist() == [0, 0, 6, 9]
+    assert ((drawn.inclusion_probability > 0) & (drawn.inclusion_probability <= 1)).all()
+    assert [row["labels"] for row in campaign.status()["rounds"]] == [20, 50, 95]
+    assert len(campaign.labels(3).ids) == 80
+    assert not is_member(drawn.ids, campaign.labels(3).ids).any()
+
+
+def test_what_is_drawn_estimates_what_the_truth_says(tmp_path, tiny_encoder):
+    campaign = campaign_that_measures(tmp_path / "c", synthetic_task(tmp_path / "task"), tiny_encoder)
+    campaign.run()
+    figures = campaign.figures()
+    assert figures[1].get("estimated") is None and figures[2]["estimated"] is None, "6 are too few to tell"
+    assert figures[3]["estimated"]["labels"] == 15
+    positives = figures[3]["estimated"]["over_all"]["positives"]
+    assert positives["low"] <= len(campaign.split.positives) <= positives["high"]
+
+
+def test_a_run_stopped_between_drawing_and_choosing_asks_the_same(tmp_path, tiny_encoder, monkeypatch):
+    task = synthetic_task(tmp_path / "task")
+    campaign_that_measures(tmp_path / "whole", task, tiny_encoder).run()
+    stopped = campaign_that_measures(tmp_path / "stopped", task, tiny_encoder)
+    choose = Campaign.selection
+
+    def interrupted(self, round, unaskable=None):
+        if round == 2 and unaskable is not None:
+            raise KeyboardInterrupt
+        return choose(self, round, unaskable)
+
+    monkeypatch.setattr(Campaign, "selection", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run()
+    monkeypatch.undo()
+    assert np.bincount(stopped.ledger.questions(purpose="audit").rounds).tolist() == [0, 0, 6]
+    Campaign(tmp_path / "stopped").run()
+    assert picture(tmp_path / "whole") == picture(tmp_path / "stopped")
