@@ -95,13 +95,13 @@ def _answered(
 
 def _figures(campaign: Campaign, truth: Split, matches: set[tuple[str, str]], out: Path) -> dict[str, Any]:
     """Labels so far, AP over all pairs, and precision, recall and F1 of the list (0 without one)."""
-    counts = campaign.ledger.counts()
+    rounds = campaign.status()["rounds"]
     round = campaign.latest()
     scan = campaign.score(campaign.split, round).scan
     figures, _ = exact_figures(scan, truth.positives, truth.stated_negatives)
     row: dict[str, Any] = {
-        "labels": sum(count.labelled for count in counts),
-        "positives": sum(count.positives for count in counts),
+        "labels": rounds[-1]["labels"] if rounds else 0,
+        "positives": rounds[-1]["positives"] if rounds else 0,
         "average_precision": figures.as_json()["average_precision"]["value"],
         "listed": 0,
         "precision": None,

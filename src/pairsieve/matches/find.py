@@ -343,6 +343,9 @@ def _operating_point(
             # What chosen labels expect is a guess to start a check from: it may be far off either way.
             guess = source == "labels" and target.kind != "f1" and options.check_labels > 0
             threshold = choose_threshold(expected.curve, target, or_best=guess).threshold
+            few = expected.calibration is not None and not expected.calibration.calibrated
+            if target.kind == "f1" and source == "labels" and few:
+                threshold = ranking.scorer.even_odds  # too few drawn labels to tell it better
             threshold = float(np.floor(threshold * 10**DECIMALS) / 10**DECIMALS)
     if expected is None:
         return None, OperatingPoint(threshold, float("nan"), float("nan"))
