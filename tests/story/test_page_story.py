@@ -41,6 +41,7 @@ def make_campaign(folder: Path, encoder: Path, batch: int, rounds: int) -> Path:
         rows.writerow(["id", "text"])
         rows.writerows([*zip(made.keys, made.texts), ("html-1", HTML), ("html-2", HTML.replace("?", "!"))])
     told = {"--learner": "projection", "--device": "cpu", "--first-batch": batch, "--growth": 1}
+    told["--measuring-share"] = 0  # a batch is one batch on the page
     options = [word for pair in (told | {"--rounds": rounds}).items() for word in pair]
     for words in (
         ("data", "tables", "--from", folder / "questions.csv", "--key", "id", "--out", folder / "task"),

@@ -19,6 +19,7 @@ from pairsieve.advice import Advice, SavedSelection, advise_after, stop_reason
 from pairsieve.advice.features import frozen_rows, similarity_features
 from pairsieve.artifacts import ArtifactStore, labels_digest, load_array
 from pairsieve.audit.run import ScoredSplit
+from pairsieve.campaign import measuring
 from pairsieve.campaign.checks import check_settings
 from pairsieve.campaign.figures import (
     changed_settings,
@@ -28,14 +29,6 @@ from pairsieve.campaign.figures import (
     write_sealed,
 )
 from pairsieve.campaign.inference import infer_labels, unaskable_pairs
-from pairsieve.campaign.measuring import NAME as MEASURING
-from pairsieve.campaign.measuring import (
-    counts_with_measuring,
-    draw_measuring,
-    estimated_figures,
-    is_drawn,
-    open_measuring,
-)
 from pairsieve.campaign.notebook import campaign_html
 from pairsieve.campaign.scoring import SplitScorer, Stopwatch
 from pairsieve.campaign.selecting import selection_folder, selection_info
@@ -223,6 +216,8 @@ class Campaign:
             while True:
                 step = self._next()
                 if step.name == "choose":
+                    if reason := self._stops_before(step.round):
+                        return Step("stopped", step.round - 1, reason=reason)
                     self._draw(step.round)
                     selection = self.selection(step.round, self._unaskable(None))
                     advice = self._advise(step.round - 1, selection) if step.round > 1 else None
@@ -259,7 +254,7 @@ class Campaign:
         """The folder of the pairs chosen for a round, with what the model that chose them said before."""
         if unaskable is None:
             drawn = self.ledger.questions(round, "audit")
-            mine = [name.startswith(MEASURING) for name in drawn.strategy]
+            mine = [name.startswith(measuring.NAME) for name in drawn.strategy]
             unaskable = np.union1d(self._unaskable(round - 1), drawn.ids[np.array(mine, bool)])
         labels = self.labels(round - 1)
         shares = [
@@ -269,17 +264,24 @@ class Campaign:
         ]
         return selection_folder(self.trainer, self.settings, labels, round, unaskable, shares)
 
+    def _stops_before(self, round: int) -> str:
+        """The stop rule that holds before a round, in words; asked before anything of it is drawn."""
+        asked = round > 1 and self.settings.stop_when and self.settings.measuring_labels(round)
+        if not asked or measuring.is_drawn(self.ledger, round):
+            return ""
+        return self._stop_reason(self._advise(round - 1, self.selection(round, self._unaskable(None))))
+
     def _draw(self, round: int) -> None:
         """Ask the measuring share of a round, before its pairs are chosen: these are other ones."""
         count = self.settings.measuring_labels(round)
-        if count and not is_drawn(self.ledger, round):
+        if count and not measuring.is_drawn(self.ledger, round):
             scored = self._scored_split(round - 1)
-            draw_measuring(self.ledger, self.split, scored, round, count, self.settings.seed)
+            measuring.draw_measuring(self.ledger, self.split, scored, round, count, self.settings.seed)
 
     def _counts(self) -> list[RoundCount]:
         """Where each round stands."""
         measures = any(map(self.settings.measuring_labels, range(1, self.settings.schedule.rounds + 1)))
-        return counts_with_measuring(self.ledger) if measures else self.ledger.counts()
+        return measuring.counts_with_measuring(self.ledger) if measures else self.ledger.counts()
 
     def _scored_split(self, round: int) -> ScoredSplit:
         scored = self.score(self.split, round)
@@ -331,7 +333,7 @@ class Campaign:
         if self.settings.transitivity:
             infer_labels(self.ledger, self.split.space, round)
         for source in self.sources() if self.settings.measuring_labels(round) else []:
-            if len(batch := open_measuring(self.ledger, round)):
+            if len(batch := measuring.open_measuring(self.ledger, round)):
                 self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
 
     def sources(self) -> list[LabelSource]:
@@ -378,7 +380,7 @@ class Campaign:
         if self.settings.measuring_labels(round):
             with self._watch.timed("measure"):
                 own = self._scored_split(round)
-                row["estimated"] = estimated_figures(self.ledger, own, round, self.settings.seed)
+                row["estimated"] = measuring.estimated_figures(self.ledger, own, round, self.settings.seed)
         write_sealed(self._round_file("round", round), row)
         return row
 
