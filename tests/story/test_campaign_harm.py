@@ -425,8 +425,7 @@ def full_disk(*_: Any, **__: Any) -> Any:
 def test_a_full_disk_while_an_artifact_is_written(
     task: Path, tiny_encoder: Path, finished: dict[str, Path], tmp_path: Path
 ) -> None:
-    folder = tmp_path / "c"
-    begin(folder, task, tiny_encoder)
+    begin(folder := tmp_path / "c", task, tiny_encoder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(artifacts.np, "save", full_disk)
         with pytest.raises(ArtifactError, match=r"the disk is full.*Nothing half-written is kept.*run again"):

@@ -7,7 +7,6 @@ $PAIRSIEVE_SCREENSHOTS.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from browser import CHROMIUM, FLAGS, IN_BROWSER, sync_api
 from pairsieve.campaign import Campaign
 from pairsieve.pairs import AllPairs
 from pairsieve.report.facts import gather
@@ -24,22 +24,7 @@ from pairsieve.tasks import Collection, Task, save_task
 from pairsieve.tasks.task import one_collection
 from synthetic_task import begin
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
-    pytest.mark.xdist_group("browser"),
-]
+pytestmark = IN_BROWSER
 ODD = [
     "<script>document.title = 'taken'</script><img src=x onerror=\"document.title='taken'\">",
     "Donaudampfschifffahrtsgesellschaftskapitän" * 12,
