@@ -54,7 +54,7 @@ def embedding(texts: int, threads: int) -> Callable[[], Any]:
 
 
 def exact_pass(texts: int, threads: int) -> Callable[[], Any]:
-    from pairsieve.measure.exact import measure_exactly
+    from pairsieve.measure.curve import measure_exactly
     from pairsieve.scan import open_scan
 
     collection, small = synthetic_rows(texts, WIDTH, texts), synthetic_rows(3000, WIDTH, 1000)

@@ -36,7 +36,7 @@ def chosen(texts: int, pairs: int) -> tuple[Any, Any, Any, Any]:
 
 
 def average_precision(rows: Any, test: Any) -> float:
-    from pairsieve.measure.exact import measure_exactly
+    from pairsieve.measure.curve import measure_exactly
     from pairsieve.scan import open_scan
 
     return measure_exactly(

@@ -5,7 +5,7 @@ import pytest
 
 from pairsieve.advice import stop_reason
 from pairsieve.campaign import Campaign, Step
-from pairsieve.campaign.inference import implied_pairs
+from pairsieve.campaign.questions import implied_pairs
 from pairsieve.contracts import Answer
 from pairsieve.errors import SettingsError
 from pairsieve.pairs import AllPairs, is_member

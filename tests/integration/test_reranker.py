@@ -23,7 +23,7 @@ from pairsieve.reranker.saving import load_reranker, save_reranker
 from pairsieve.reranker.trees import fit_trees
 from pairsieve.scan import open_scan
 from pairsieve.scorer import load_scorer
-from pairsieve.scorer.reranked import RerankedScan, below_candidates, squash
+from pairsieve.scorer.scorer import RerankedScan, below_candidates, squash
 from pairsieve.settings import Schedule
 from pairsieve.synthetic import synthetic_questions
 from synthetic_task import begin, synthetic_task

@@ -19,7 +19,7 @@ import pytest
 import pairsieve.web.rounds as rounds_module
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.figures import read_sealed
-from pairsieve.campaign.inference import unaskable_pairs
+from pairsieve.campaign.questions import unaskable_pairs
 from pairsieve.contracts import Answer
 from pairsieve.errors import LedgerUnavailable
 from pairsieve.web.predictions import UNSEEN, predictions_file, write_predictions

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pairsieve.pairs import AllPairs, CrossPairs, PairSpace
 from pairsieve.scan import open_scan
 from pairsieve.scorer import ExactNeighbours, make_corrections, smooth_rows
-from pairsieve.scorer.smoothing import similarity_floor, weights_by_nearness
+from pairsieve.scorer.corrections import similarity_floor, weights_by_nearness
 
 
 def turned(degrees: list[float]) -> np.ndarray:

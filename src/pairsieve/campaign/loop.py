@@ -19,8 +19,8 @@ from pairsieve.advice import Advice, SavedSelection, advise_after, stop_reason
 from pairsieve.advice.features import frozen_rows, similarity_features
 from pairsieve.artifacts import ArtifactStore, labels_digest, load_array
 from pairsieve.audit.run import ScoredSplit
-from pairsieve.campaign import measuring
-from pairsieve.campaign.checks import check_settings
+from pairsieve.campaign import questions
+from pairsieve.campaign.creating import check_settings
 from pairsieve.campaign.figures import (
     changed_settings,
     read_sealed,
@@ -28,7 +28,6 @@ from pairsieve.campaign.figures import (
     settings_digest,
     write_sealed,
 )
-from pairsieve.campaign.inference import infer_labels, unaskable_pairs
 from pairsieve.campaign.notebook import campaign_html
 from pairsieve.campaign.scoring import SplitScorer, Stopwatch
 from pairsieve.campaign.selecting import selection_folder, selection_info
@@ -254,7 +253,7 @@ class Campaign:
         """The folder of the pairs chosen for a round, with what the model that chose them said before."""
         if unaskable is None:
             drawn = self.ledger.questions(round, "audit")
-            mine = [name.startswith(measuring.NAME) for name in drawn.strategy]
+            mine = [name.startswith(questions.NAME) for name in drawn.strategy]
             unaskable = np.union1d(self._unaskable(round - 1), drawn.ids[np.array(mine, bool)])
         labels = self.labels(round - 1)
         shares = [
@@ -267,21 +266,21 @@ class Campaign:
     def _stops_before(self, round: int) -> str:
         """The stop rule that holds before a round, in words; asked before anything of it is drawn."""
         asked = round > 1 and self.settings.stop_when and self.settings.measuring_labels(round)
-        if not asked or measuring.is_drawn(self.ledger, round):
+        if not asked or questions.is_drawn(self.ledger, round):
             return ""
         return self._stop_reason(self._advise(round - 1, self.selection(round, self._unaskable(None))))
 
     def _draw(self, round: int) -> None:
         """Ask the measuring share of a round, before its pairs are chosen: these are other ones."""
         count = self.settings.measuring_labels(round)
-        if count and not measuring.is_drawn(self.ledger, round):
+        if count and not questions.is_drawn(self.ledger, round):
             scored = self._scored_split(round - 1)
-            measuring.draw_measuring(self.ledger, self.split, scored, round, count, self.settings.seed)
+            questions.draw_measuring(self.ledger, self.split, scored, round, count, self.settings.seed)
 
     def _counts(self) -> list[RoundCount]:
         """Where each round stands."""
         measures = any(map(self.settings.measuring_labels, range(1, self.settings.schedule.rounds + 1)))
-        return measuring.counts_with_measuring(self.ledger) if measures else self.ledger.counts()
+        return questions.counts_with_measuring(self.ledger) if measures else self.ledger.counts()
 
     def _scored_split(self, round: int) -> ScoredSplit:
         scored = self.score(self.split, round)
@@ -302,7 +301,7 @@ class Campaign:
 
     def _unaskable(self, through: int | None) -> Ids:
         """Pairs that need not be asked: asked up to a round, or following from its labels."""
-        return unaskable_pairs(self.ledger, self.split.space, self.settings.transitivity, through)
+        return questions.unaskable_pairs(self.ledger, self.split.space, self.settings.transitivity, through)
 
     def _ask(self, round: int, selection: Path) -> None:
         """Write the questions of a round to the ledger."""
@@ -324,16 +323,16 @@ class Campaign:
         size = max(1, len(everything) // 8) if self.settings.transitivity else max(1, len(everything))
         for first in range(0, len(everything), size):  # fixed parts: a resumed run asks the same
             if self.settings.transitivity:
-                infer_labels(self.ledger, self.split.space, round)
+                questions.infer_labels(self.ledger, self.split.space, round)
             for source in self.sources():
                 waiting = self.ledger.open_questions(round, "train")
                 batch = waiting[np.isin(waiting, everything[first : first + size])]
                 if len(batch):
                     self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
         if self.settings.transitivity:
-            infer_labels(self.ledger, self.split.space, round)
+            questions.infer_labels(self.ledger, self.split.space, round)
         for source in self.sources() if self.settings.measuring_labels(round) else []:
-            if len(batch := measuring.open_measuring(self.ledger, round)):
+            if len(batch := questions.open_measuring(self.ledger, round)):
                 self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
 
     def sources(self) -> list[LabelSource]:
@@ -380,7 +379,7 @@ class Campaign:
         if self.settings.measuring_labels(round):
             with self._watch.timed("measure"):
                 own = self._scored_split(round)
-                row["estimated"] = measuring.estimated_figures(self.ledger, own, round, self.settings.seed)
+                row["estimated"] = questions.estimated_figures(self.ledger, own, round, self.settings.seed)
         write_sealed(self._round_file("round", round), row)
         return row
 

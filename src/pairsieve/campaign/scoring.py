@@ -23,9 +23,9 @@ from pairsieve.scorer.corrections import (
     Memo,
     NeighbourFinder,
     correct_rows,
+    densities_from_lists,
     smooth_rows,
 )
-from pairsieve.scorer.hubness import densities_from_lists
 from pairsieve.settings import CampaignSettings
 from pairsieve.tasks import Collection, Split
 

@@ -19,9 +19,7 @@ from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
 from pairsieve.pairs import Ids, pair_rows
 from pairsieve.scorer import Corrections, ExactNeighbours, Scorer, correct_rows, make_corrections
-from pairsieve.scorer.hubness import STRENGTH as HUBNESS_STRENGTH
-from pairsieve.scorer.smoothing import STRENGTH as SMOOTHING_STRENGTH
-from pairsieve.scorer.smoothing import similarity_floor
+from pairsieve.scorer.corrections import HUBNESS_STRENGTH, SMOOTHING_STRENGTH, similarity_floor
 from pairsieve.settings import CampaignSettings
 from pairsieve.tasks import Split
 
@@ -301,7 +299,7 @@ class Trainer:
     def _out_of_fold(self, labels: Labels, also: tuple[Ids, Mask] | None = None) -> _BiEncoderOutOfFold:
         """The labelled pairs by bi-encoders fitted without their left texts."""
         from pairsieve.models.folds import cross_fitted_log_odds, fold_of
-        from pairsieve.scorer.out_of_fold import out_of_fold_scores
+        from pairsieve.scorer.scorer import out_of_fold_scores
 
         folds = 5 if self.learner.uses_frozen_rows else 2  # a whole encoder is not trained for nothing
         model, seed = self.model_key(labels), self.settings.seed

@@ -97,7 +97,7 @@ class Explanation:
     score: float
     cosine: float
     smoothed_cosine: float | None  # after neighbour smoothing; None where there is none
-    density: tuple[float, float] | None  # of each text (scorer/hubness.py); None without the correction
+    density: tuple[float, float] | None  # of each text (scorer/corrections.py); None without the correction
     reranked: bool  # whether the pair is a candidate that the re-ranker scored
     log_odds: float
     probability: float

@@ -19,8 +19,7 @@ from pairsieve.campaign.notebook import state_sentence
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.errors import InputError, PairsieveError, nearest
 from pairsieve.ledger import RoundCount
-from pairsieve.measure.curve import Curve, curve_from_scores
-from pairsieve.measure.exact import Histogram, measure_exactly
+from pairsieve.measure.curve import Curve, Histogram, curve_from_scores, measure_exactly
 from pairsieve.measure.figures import BalancedFigures, Figures, balanced_figures, figures_of
 from pairsieve.measure.intervals import text_interval
 from pairsieve.pairs import ScoredPairs, Scores, pair_rows
