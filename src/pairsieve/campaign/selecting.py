@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.advice import save_scores
 from pairsieve.artifacts import array_digest, save_array
 from pairsieve.campaign.figures import read_json
 from pairsieve.campaign.training import Labels, Trainer, correction_strengths
@@ -37,18 +36,14 @@ SearchOf = Callable[[bool], tuple[PairSearch, Scorer]]
 
 
 def selection_folder(
-    trainer: Trainer,
-    settings: CampaignSettings,
-    labels: Labels,
-    round: int,
-    unaskable: Ids,
-    shares: list[float],
+    trainer: Trainer, labels: Labels, round: int, unaskable: Ids, shares: list[float]
 ) -> Path:
     """The folder of a round's pairs (`ids.npy`, `selection.json`), chosen by the scorer of `labels`.
 
     Where they are not chosen yet, the scorer is trained first: a strategy only asks it. shares: of matches
     in the batches of rounds 2 up to the last.
     """
+    settings = trainer.settings
     key = {
         "task": settings.task_fingerprint,
         "split": settings.split,
@@ -65,7 +60,7 @@ def selection_folder(
     }
     if trainer.store.find("selection", key) is None:
         trainer.scorer(labels)
-    build = partial(_select, trainer, settings, labels, round, unaskable, shares)
+    build = partial(_select, trainer, labels, round, unaskable, shares)
     return trainer.store.get("selection", key, build)
 
 
@@ -75,15 +70,9 @@ def selection_info(folder: Path) -> dict[str, Any]:
 
 
 def _select(
-    trainer: Trainer,
-    settings: CampaignSettings,
-    labels: Labels,
-    round: int,
-    unaskable: Ids,
-    shares: list[float],
-    folder: Path,
+    trainer: Trainer, labels: Labels, round: int, unaskable: Ids, shares: list[float], folder: Path
 ) -> None:
-    began = time.perf_counter()
+    settings, began = trainer.settings, time.perf_counter()
     trainer.scores.watch.seconds.clear()
     strategy = strategy_named(settings.strategy)
     if round == 1 and strategy.needs_model:
@@ -123,9 +112,6 @@ def _select(
     _check(strategy.name, chosen, budget, unaskable, trainer.split.space)
     embed = trainer.scores.watch.seconds.get("embed", 0.0)
     save_array(folder / "ids.npy", chosen.ids)
-    by_model = view.by_model()
-    if by_model is not None and hasattr(by_model[0], "counts"):
-        save_scores(folder, by_model[0], chosen.ids, unaskable)
     if chosen.inclusion_probability is not None:
         save_array(folder / "chance.npy", chosen.inclusion_probability)
     info = {
@@ -197,10 +183,6 @@ class View:
         self.searched: dict[str, Any] | None = None  # how the last search was made, and its recall
         self._searches: dict[bool, tuple[PairSearch, Scorer]] = {}
 
-    def by_model(self) -> tuple[PairSearch, Scorer] | None:
-        """The search by the newest trained model, where the strategy used one."""
-        return self._searches.get(False) if self.round > 1 else None
-
     @property
     def space(self) -> PairSpace:
         return self._split.space
@@ -212,7 +194,6 @@ class View:
         reranked = self._reranked() if self.round > 1 else None
         if reranked is not None:
             found = reranked.without(self.asked).closest(logit, count)
-            self._search(False)  # its opinion of the chosen pairs is what advice is made from
             self.searched = {"method": f"re-ranker over {len(reranked):,} candidates", "recall": None}
             if len(found) >= (count if fewest is None else fewest):
                 return found

@@ -47,12 +47,6 @@ class ExactSearch:
         high = np.nextafter(np.float32(min(score + reach, 2.0)), np.float32(4))
         return self._collect(float(low), float(high), TopPairs(count, asked, score))
 
-    def counts(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Pass one: fine edges over all scores, and how many pairs reach each."""
-        if self._reaching is None:
-            self._reaching = self.scan.count_reaching(self._edges, desc="counting all pairs")
-        return self._edges, self._reaching
-
     def _at_most(self, count: int, asked: Ids, fewest: int | None) -> int:
         """`count`, or as many as there are."""
         free = self.scan.space.size - len(asked)
@@ -67,9 +61,10 @@ class ExactSearch:
 
     def _free(self, asked: Ids) -> NDArray[np.int64]:
         """Unasked pairs at or above each edge."""
-        _, reaching = self.counts()
+        if self._reaching is None:
+            self._reaching = self.scan.count_reaching(self._edges, desc="counting all pairs")
         taken = np.sort(self.scan.scores(asked))
-        return reaching - (len(taken) - np.searchsorted(taken, self._edges, "left"))
+        return self._reaching - (len(taken) - np.searchsorted(taken, self._edges, "left"))
 
     def _collect(self, low: float, high: float, top: TopPairs) -> Found:
         self.scan.collect(low, high, top.take, desc="collecting pairs")
