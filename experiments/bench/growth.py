@@ -43,9 +43,9 @@ class Cost:
 def embedding(texts: int, threads: int) -> Callable[[], Any]:
     import torch
 
+    from experiments.synthetic import synthetic_questions
     from pairsieve.models import encoder_named
     from pairsieve.models.folders import BUNDLED
-    from pairsieve.synthetic import synthetic_questions
 
     torch.set_num_threads(threads)
     encoder, questions = encoder_named(BUNDLED, device="cpu"), synthetic_questions(texts).texts

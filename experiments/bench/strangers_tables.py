@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.synthetic.records import table_of
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, is_member, pair_rows
-from pairsieve.synthetic.records import Roughness, group_sizes, synthetic_records
-from pairsieve.synthetic.task import same_cluster
+from pairsieve.synthetic import Roughness, group_sizes, same_cluster
 from pairsieve.tasks import Collection, Split, Task, matching_task, qqp_task, wikiqa_task
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -161,7 +161,7 @@ def _made(
     seed: int = 15,
     **rough: float,
 ) -> Task:
-    table = synthetic_records(kind, group_sizes(records, shares), seed, Roughness(**rough), script)
+    table = table_of(kind, group_sizes(records, shares), seed, Roughness(**rough), script)
     keys = [f"r{row}" for row in range(records)]
     return _one_table(kind, keys, table.texts(), same_cluster(table.entity))
 
@@ -169,7 +169,7 @@ def _made(
 def _two_tables(kind: str, left: int, right: int, matches: int, data: Path, **rough: float) -> Task:
     """Entities of both tables have one record in each; all others one record in one of them."""
     sizes = [2] * matches + [1] * (left + right - 2 * matches)
-    table = synthetic_records(kind, sizes, 15, Roughness(**rough))
+    table = table_of(kind, sizes, 15, Roughness(**rough))
     texts, entity = table.texts(), table.entity
     size = np.bincount(entity)
     first = np.unique(entity, return_index=True)[1]

@@ -23,9 +23,9 @@ BATCH = 16
 
 def chosen(texts: int, pairs: int) -> tuple[Any, Any, Any, Any]:
     """The train and test splits, and ids and labels of the pairs to learn from."""
-    from pairsieve.synthetic.task import synthetic_task
+    from experiments.synthetic import questions_task
 
-    task = synthetic_task(texts, 0)
+    task = questions_task(texts, 0)
     train, rng = task.splits["train"], np.random.default_rng(0)
     matches = rng.choice(train.positives, pairs // 2, replace=False)
     others = rng.permutation(train.stated_negatives)[: pairs - len(matches)]

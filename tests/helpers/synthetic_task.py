@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from experiments.synthetic import synthetic_questions
 from pairsieve.campaign import Campaign, create_campaign
 from pairsieve.pairs import AllPairs, CrossPairs, Ids
 from pairsieve.settings import Schedule
-from pairsieve.synthetic import synthetic_questions
 from pairsieve.tasks import Collection, Split, Task, save_task
 from pairsieve.tasks.task import one_collection, two_collections
 

@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 import pairsieve
 from pairsieve.cli import all_commands
-from pairsieve.synthetic.records import group_sizes, synthetic_records
-from pairsieve.synthetic.task import records_task
+from pairsieve.synthetic import CITATIONS, group_sizes, records_task, synthetic_records
 from pairsieve.tasks import save_task
 from synthetic_task import begin
 
@@ -65,7 +64,7 @@ def test_every_file_named_exists():
 def traced(tmp_path_factory, task, tiny_encoder):
     """The files in which a function ran from `pairsieve run` until the figures of round 2 were written."""
     folder = tmp_path_factory.mktemp("traced") / "mine"
-    table = synthetic_records("citations", group_sizes(150, {5: 0.5}), seed=0)
+    table = synthetic_records(CITATIONS, group_sizes(150, {5: 0.5}), seed=0)
     save_task(records_task("citations", table), folder.parent / "task")
     begin(folder, folder.parent / "task", tiny_encoder, rounds=2, first_batch=100, measuring_share=None)
     begin(folder.parent / "first", task, tiny_encoder, rounds=1).run()  # imports and compiles, untraced

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from examples import examples
+from experiments.synthetic import synthetic_questions
 from pairsieve.errors import InputError
 from pairsieve.measure.curve import curve_from_scores
 from pairsieve.models.folds import cross_fitted_log_odds, fold_of
@@ -25,7 +26,6 @@ from pairsieve.scan import open_scan
 from pairsieve.scorer import load_scorer
 from pairsieve.scorer.scorer import RerankedScan, below_candidates, squash
 from pairsieve.settings import Schedule
-from pairsieve.synthetic import synthetic_questions
 from synthetic_task import begin, synthetic_task
 
 pytestmark = pytest.mark.xdist_group("reranker")  # one campaign serves the module: made once

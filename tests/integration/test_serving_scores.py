@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from experiments.synthetic import synthetic_questions
 from pairsieve.campaign import Campaign
 from pairsieve.errors import InputError
 from pairsieve.matches import ListOptions, Target, find_matches
@@ -28,7 +29,6 @@ from pairsieve.scorer.saving import write_checksums
 from pairsieve.scorer.scorer import below_candidates, squash
 from pairsieve.serving import Service, UnknownKey
 from pairsieve.settings import Schedule
-from pairsieve.synthetic import synthetic_questions
 from pairsieve.tasks import Collection, Split
 from synthetic_task import begin, synthetic_task
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.synthetic import synthetic_questions
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, pair_rows
 from pairsieve.reranker import Cuts, Reranker, rerank
 from pairsieve.reranker.features import count_pieces, feature_count
@@ -18,7 +19,6 @@ from pairsieve.scorer import Corrections, Scorer, score_matrix, score_space
 from pairsieve.serving.held import HeldTexts
 from pairsieve.serving.index import Index, Query
 from pairsieve.serving.record import Change
-from pairsieve.synthetic import synthetic_questions
 
 CUTS = Cuts(0.3, 0.25)  # some pairs reach either, most reach none
 TEXTS = synthetic_questions(120, seed=3).texts
