@@ -284,7 +284,7 @@ def _fit_concat(run: Run, setup: Setup, folder: Path, train: Split, ids: Ids, la
 
     def build(place: Path) -> None:
         rng = generator_for(run.seed, 1, "concat")
-        learner.fit(train.left.texts, train.right.texts, ids, labels, rng).save(place)
+        learner.fit((train.left.texts, train.right.texts), ids, labels, rng).save(place)
 
     key = {"learner": learner.fingerprint, "seed": run.seed, "pairs": len(ids)}
     place = ArtifactStore(folder / "artifacts").get("cross", key, build)

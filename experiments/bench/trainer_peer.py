@@ -58,7 +58,7 @@ def ours(encoder: str, texts: int, pairs: int, rate: float, threads: int) -> Cal
     def work() -> Any:
         if not kept:  # the first turn trains; the second, outside the claim, measures
             kept.append(
-                learner.fit(train.left.texts, train.left.texts, ids, labels, np.random.default_rng(0))
+                learner.fit((train.left.texts, train.left.texts), ids, labels, np.random.default_rng(0))
             )
             return None
         before = average_precision(learner.pretrained().embed(test.left.texts), test)

@@ -113,7 +113,7 @@ class Trainer:
         texts = self.split.left.texts, self.split.right.texts
         frozen = self.frozen_rows()
         began = time.perf_counter()
-        self.learner.fit(*texts, labels.ids, labels.values, rng, frozen).save_learned(folder)
+        self.learner.fit(texts, labels.ids, labels.values, rng, frozen).save_learned(folder)
         (folder / "seconds.json").write_text(json.dumps({"train": time.perf_counter() - began}))
 
     def frozen_rows(self) -> tuple[Any, Any] | None:
@@ -292,7 +292,7 @@ class Trainer:
         learner = CrossEncoder(encoder, settings)
 
         def train(ids: Ids, labels: Mask) -> CrossMatcher:
-            return learner.fit(*texts, ids, labels, generator_for(self.settings.seed, round, "cross"))
+            return learner.fit(texts, ids, labels, generator_for(self.settings.seed, round, "cross"))
 
         return train
 
@@ -356,7 +356,7 @@ class Trainer:
             rng = generator_for(self.settings.seed, labels.round, "distilled")
             texts = self.split.left.texts, self.split.right.texts
             frozen = self.frozen_rows()
-            matcher = self.learner.fit(*texts, ids, values, rng, frozen)
+            matcher = self.learner.fit(texts, ids, values, rng, frozen)
             left, right = (
                 matcher.embed(texts[at], side) if frozen is None else matcher.transform(frozen[at], side)
                 for at, side in enumerate(("left", "right"))

@@ -216,16 +216,6 @@ def compared_values(
     return np.stack([*scores, *kinds], axis=1).astype(np.float64)
 
 
-def text_agreement(pieces: TextPieces, ids: Ids) -> Features:
-    """(n, 6): of the pairs `ids` the cosine of their words and the shares in common; so for letters."""
-    left, right = pair_rows(ids)
-    columns: list[NDArray[np.float64]] = []
-    for kind in range(2):
-        cosine, shares = _agreement(pieces, kind, left, right)
-        columns += [cosine, *shares]
-    return np.stack(columns, axis=1).astype(np.float32)
-
-
 class _LeadsAmong:
     """How far each pair's value stands above the best other candidate of its left and of its right text.
 

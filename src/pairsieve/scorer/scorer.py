@@ -353,7 +353,7 @@ def out_of_fold_scores(
             learn_ids = np.concatenate([learn_ids, also[0][apart]])
             learn_labels = np.concatenate([learn_labels, also[1][apart]])
         if len(learn_ids):
-            matcher = learner.fit(*texts, learn_ids, learn_labels, rng_of(one), rows=frozen)
+            matcher = learner.fit(texts, learn_ids, learn_labels, rng_of(one), rows=frozen)
         else:  # one left text has every label
             matcher = learner.pretrained()
         rows_of = partial(_rows, matcher, texts, frozen, corrected)
