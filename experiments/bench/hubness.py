@@ -71,7 +71,7 @@ def main() -> None:
     print(f"{'smoothing':>10}{'hubness':>9}{'AP':>9}{'P@R20':>9}")
     for smoothing, hubness in product(args.smoothing or SMOOTHINGS, args.hubness or STRENGTHS):
         corrections = make_corrections(split.space, hubness, smoothing, floor)
-        rows = correct_rows(corrections, split.space, left, right, finder).rows
+        rows = correct_rows(corrections, split.space, (left, right), finder).rows
         scan = open_scan(split.space, *rows, lengths=hubness > 0)
         curve = measure_exactly(scan, split.positives).curve
         ap, top = curve.average_precision(), curve.precision_at_recall(0.2)

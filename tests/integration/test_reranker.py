@@ -13,7 +13,7 @@ from examples import examples
 from experiments.synthetic import synthetic_questions
 from pairsieve.errors import InputError
 from pairsieve.measure.curve import curve_from_scores
-from pairsieve.models.folds import cross_fitted_log_odds, fold_of
+from pairsieve.models.head import cross_fitted_log_odds, fold_of
 from pairsieve.pairs import AllPairs, CrossPairs, is_member, pair_rows
 from pairsieve.reranker import Cuts, candidate_scans, fit, read_texts, rerank
 from pairsieve.reranker.features import TextReader, count_pieces, describe, feature_count

@@ -228,7 +228,7 @@ class Killed:
     """The real server in a process of its own, to be killed."""
 
     def __init__(self, folder: Path) -> None:
-        start = "import pairsieve.cli.label; from pairsieve.cli import main; main()"
+        start = "import pairsieve.cli.labels; from pairsieve.cli import main; main()"
         words = ["label", str(folder), "--no-train", "--json"]
         self.process = subprocess.Popen(
             [sys.executable, "-c", start, *words], stdout=subprocess.PIPE, text=True

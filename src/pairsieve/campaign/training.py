@@ -298,7 +298,7 @@ class Trainer:
 
     def _out_of_fold(self, labels: Labels, also: tuple[Ids, Mask] | None = None) -> _BiEncoderOutOfFold:
         """The labelled pairs by bi-encoders fitted without their left texts."""
-        from pairsieve.models.folds import cross_fitted_log_odds, fold_of
+        from pairsieve.models.head import cross_fitted_log_odds, fold_of
         from pairsieve.scorer.scorer import out_of_fold_scores
 
         folds = 5 if self.learner.uses_frozen_rows else 2  # a whole encoder is not trained for nothing
@@ -373,7 +373,7 @@ class Trainer:
         finder, space = ExactNeighbours(self._cosine_scan), self.split.space
         floor = similarity_floor(finder.nearest(space, *rows)["cosine-0"]) if space.symmetric else 1.0
         corrections = make_corrections(space, *correction_strengths(self.settings), floor)
-        left, right = correct_rows(corrections, space, *rows, finder).rows
+        left, right = correct_rows(corrections, space, rows, finder).rows
         one, other = pair_rows(labels.ids)
         scores = np.einsum("nd,nd->n", left[one], (left if right is None else right)[other])
         return Scorer(matcher, corrections, *fit_head(scores, labels.values))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.models.folds import fold_of
+from pairsieve.models.head import fold_of
 from pairsieve.numeric import logit, sigmoid
 from pairsieve.pairs import Ids, PairSpace, is_member, pair_rows
 from pairsieve.reranker import MOST_CANDIDATES, Floats, ReadTexts, Reranker, candidate_scans

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pairsieve.scan import Scan
 
 Floats = NDArray[np.float32]
+Sides = tuple[Floats, Floats | None]  # rows of left and right texts; right None for one collection
 ScanOf = Callable[[PairSpace, Floats, Floats | None], "Scan"]
 Arrays = dict[str, NDArray[Any]]
 Memo = Callable[[str, Callable[[], Arrays]], Arrays]
@@ -147,8 +148,8 @@ class CorrectedRows:
     """
 
     space: PairSpace
-    unit: tuple[Floats, Floats | None]
-    rows: tuple[Floats, Floats | None]
+    unit: Sides
+    rows: Sides
     nearest: tuple[NDArray[np.int64], ...] = ()
     weights: tuple[Floats, ...] = ()
     density: tuple[Floats, ...] = ()
@@ -161,14 +162,10 @@ def compute(kind: str, build: Callable[[], Arrays]) -> Arrays:
 
 
 def smooth_rows(
-    corrections: Corrections,
-    space: PairSpace,
-    left: Floats,
-    right: Floats | None,
-    finder: NeighbourFinder,
-    memo: Memo = compute,
+    corrections: Corrections, space: PairSpace, rows: Sides, finder: NeighbourFinder, memo: Memo = compute
 ) -> tuple[Floats, Floats | None, tuple[NDArray[np.int64], ...], tuple[Floats, ...]]:
     """Unit rows of both sides after neighbour smoothing, each side's nearest and weights."""
+    left, right = rows
     if not any(corrections.smoothing):
         return left, right, (), ()
     found = memo("nearest", lambda: finder.nearest(space, left, right))
@@ -181,21 +178,15 @@ def smooth_rows(
 
 
 def correct_rows(
-    corrections: Corrections,
-    space: PairSpace,
-    left: Floats,
-    right: Floats | None,
-    finder: NeighbourFinder,
-    memo: Memo = compute,
+    corrections: Corrections, space: PairSpace, rows: Sides, finder: NeighbourFinder, memo: Memo = compute
 ) -> CorrectedRows:
     """Rows whose product is the corrected score, from unit rows of both sides (right None for one).
 
     `memo(kind, build)` may keep what `build` finds about neighbours ("nearest", "density"), by name.
     """
-    unit = left, right
-    left, right, nearest, weights = smooth_rows(corrections, space, left, right, finder, memo)
+    left, right, nearest, weights = smooth_rows(corrections, space, rows, finder, memo)
     if not any(corrections.hubness):
-        return CorrectedRows(space, unit, (left, right), nearest, weights)
+        return CorrectedRows(space, rows, (left, right), nearest, weights)
     smooth = left, right
     found = memo("density", lambda: finder.densities(space, *smooth))
     densities = found["left"], found["right"]
@@ -205,7 +196,7 @@ def correct_rows(
     left *= lengths[0][:, None]
     if right is not None:
         right *= lengths[1][:, None]
-    return CorrectedRows(space, unit, (left, right), nearest, weights, densities, lengths)
+    return CorrectedRows(space, rows, (left, right), nearest, weights, densities, lengths)
 
 
 # ── neighbour smoothing ──────────────────────────────────────────────────────────────────────────

@@ -161,7 +161,7 @@ def score_space(
         return open_scan(space, left, right, False)
 
     found = finder or ExactNeighbours(cosine_scan)
-    corrected = correct_rows(scorer.corrections, space, *rows, found, memo)
+    corrected = correct_rows(scorer.corrections, space, rows, found, memo)
     base = open_scan(space, *corrected.rows, any(scorer.corrections.hubness))
     if scorer.reranker is None:
         return ScoredSpace(scorer, corrected, base, base, np.empty(0, np.int64))
