@@ -90,10 +90,7 @@ def curve_from_counts(
 
 
 def curve_from_scores(
-    positive_scores: ArrayLike,
-    negative_scores: ArrayLike,
-    positives: int | None = None,
-    negative_weights: ArrayLike | None = None,
+    positive_scores: ArrayLike, negative_scores: ArrayLike, negative_weights: ArrayLike | None = None
 ) -> Curve:
     """A curve from listed scores; `negative_weights` say how many negatives each listed one stands for."""
     positive = np.asarray(positive_scores, np.float32)
@@ -106,7 +103,7 @@ def curve_from_scores(
         weights = np.asarray(negative_weights, np.float64)[order]
         from_top = np.concatenate([np.cumsum(weights[::-1])[::-1], [0.0]])
         above = from_top[np.searchsorted(others[order], thresholds, side="left")]
-    return curve_from_counts(thresholds, tp, above, len(positive) if positives is None else positives)
+    return curve_from_counts(thresholds, tp, above, len(positive))
 
 
 def distinct_descending(scores: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:

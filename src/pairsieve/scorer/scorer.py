@@ -178,11 +178,7 @@ def score_space(
 
 
 def score_texts(
-    scorer: Scorer,
-    left_texts: Sequence[str],
-    right_texts: Sequence[str] | None = None,
-    *,
-    device: str = "auto",
+    scorer: Scorer, left_texts: Sequence[str], right_texts: Sequence[str] | None = None
 ) -> ScoredSpace:
     """Embed and score the pairs of one collection of texts, or of two."""
     from pairsieve.scan import open_scan
@@ -200,7 +196,7 @@ def score_texts(
     texts = left_texts, left_texts if right_texts is None else right_texts
 
     def scan(space: PairSpace, left: Floats, right: Floats | None, lengths: bool) -> Scan:
-        return open_scan(space, left, right, device=device, lengths=lengths)
+        return open_scan(space, left, right, lengths=lengths)
 
     return score_space(scorer, space, texts, (left, right), scan)
 
