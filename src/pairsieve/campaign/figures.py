@@ -74,9 +74,10 @@ def round_line(row: dict[str, Any]) -> str:
 
 # What of the settings decides the scorer of a round, given its labels.
 DECIDING = (
-    "split encoder left_prefix right_prefix max_length separate_encoders learner recipe hubness_correction "
-    "neighbour_smoothing reranker learning_rate search neighbours seed"
-).split()
+    *("split", "encoder", "left_prefix", "right_prefix", "max_length", "separate_encoders"),
+    *("learner", "recipe", "hubness_correction", "neighbour_smoothing", "reranker"),
+    *("learning_rate", "search", "neighbours", "seed"),
+)
 
 
 def settings_digest(settings: CampaignSettings, encoder: str) -> str:
