@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.synthetic.record_words import ABBREVIATIONS, ADJECTIVES, LETTERS, NOUNS, STREETS, VENUES
+from pairsieve.tasks.joined import joined_rows
 
 SHORT = 4  # letters of a word below which no typing error is made
 Option = TypeVar("Option")
@@ -45,8 +46,8 @@ class SyntheticRecords:
     entity: NDArray[np.int64]
 
     def texts(self) -> list[str]:
-        """A record as one text: its values joined by " | ", those missing left out."""
-        return [" | ".join(value for value in row if value) for row in zip(*self.columns.values())]
+        """A record as one text: its values joined by " | ", the places of those missing left empty."""
+        return joined_rows(list(self.columns.values()))
 
 
 class Draw:
