@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from pairsieve.pairs import AllPairs, Ids
 from pairsieve.tasks import Collection, Split, Task
+from pairsieve.tasks.joined import joined_rows
 
 SHORT = 4  # letters of a word below which no typing error is made
 GROUPS = {2: 0.3, 3: 0.2, 5: 0.15}  # of a synthetic task: share of the records in groups of each size
@@ -107,8 +108,8 @@ class SyntheticRecords:
     entity: NDArray[np.int64]
 
     def texts(self) -> list[str]:
-        """A record as one text: its values joined by " | ", those missing left out."""
-        return [" | ".join(value for value in row if value) for row in zip(*self.columns.values())]
+        """A record as one text: its values joined by " | ", the places of those missing left empty."""
+        return joined_rows(list(self.columns.values()))
 
 
 class Draw:

@@ -92,11 +92,15 @@ class SplitScorer:
     def _read(self, split: Split, reranker: Reranker | None) -> ReadTexts:
         """The texts of a split as read under a re-ranker's rarities; the last of each split are kept."""
         from pairsieve.reranker import read_texts
+        from pairsieve.reranker.fields import find_layout
 
         kept = self._texts.get(split.name)
         if kept is None or (reranker and kept.vocabulary.digest != reranker.vocabulary.digest):
-            given = (reranker.vocabulary, reranker.lexical) if reranker else (None, None)
-            kept = read_texts(split.space, (split.left.texts, split.right.texts), *given)
+            texts = split.left.texts, split.right.texts
+            if reranker:
+                kept = read_texts(split.space, texts, reranker.vocabulary, reranker.lexical)
+            else:
+                kept = read_texts(split.space, texts, layout=find_layout(split.left, split.right))
             self._texts[split.name] = kept
         return kept
 

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -229,9 +230,21 @@ class Trainer:
 
     @property
     def reranker_setting(self) -> str:
-        """off, auto, on or cross-encoder, as the settings, the recipe and the size of the split have it."""
+        """off, auto, on or cross-encoder, as the settings, the recipe and the texts of the split have it.
+
+        Beside a whole trained encoder it is tried for records only: that one ranks plain texts well alone,
+        and would be trained twice more in every round.
+        """
+        if self.settings.reranker != "auto":
+            return self.settings.reranker
         left_out = self.settings.recipe == "paper" or max(self.split.space.shape) > RERANK_UP_TO
-        return "off" if self.settings.reranker == "auto" and left_out else self.settings.reranker
+        return "off" if left_out or not (self.learner.uses_frozen_rows or self._has_fields) else "auto"
+
+    @cached_property
+    def _has_fields(self) -> bool:
+        from pairsieve.reranker.fields import find_layout
+
+        return bool(find_layout(self.split.left, self.split.right).fields)
 
     def _reranked(self, scorer: Scorer, labels: Labels, cross: bool) -> tuple[Scorer, NDArray[np.float64]]:
         from pairsieve.reranker.fit import Base, fit_reranker

@@ -23,6 +23,7 @@ from pairsieve.models.interface import Rng, Sides, Texts, fingerprint_of
 from pairsieve.models.training import DeviceTokens, TrainingSettings, additive, train
 from pairsieve.pairs import Ids, Mask, Scores, pair_rows
 from pairsieve.progress import bar
+from pairsieve.tasks.joined import without_gaps
 
 CROSS_FILE = "cross.json"
 _PAIRS_AT_ONCE = 20_000  # tokenised together when scoring
@@ -82,8 +83,8 @@ class CrossMatcher:
         """Token ids and token types of the joined pairs; the longer text is cut first."""
         left, right = pair_rows(ids)
         tokenised = self.encoder.tokenizer(
-            [left_texts[row] for row in left.tolist()],
-            [right_texts[row] for row in right.tolist()],
+            [without_gaps(left_texts[row]) for row in left.tolist()],
+            [without_gaps(right_texts[row]) for row in right.tolist()],
             truncation="longest_first",
             max_length=self.encoder.max_length,
             return_attention_mask=False,

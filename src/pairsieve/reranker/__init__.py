@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pairsieve.pairs import Ids, PairSpace
 from pairsieve.reranker.features import TextPieces, TextReader, Vocabulary, count_pieces, describe
+from pairsieve.reranker.fields import Layout
 from pairsieve.reranker.lexical import LexicalEncoder, fit_lexical
 from pairsieve.reranker.linear import Linear
 from pairsieve.reranker.trees import Features, Logits, Trees
@@ -142,10 +143,11 @@ def read_texts(
     texts: tuple[Sequence[str], Sequence[str]],
     vocabulary: Vocabulary | None = None,
     encoder: LexicalEncoder | None = None,
+    layout: Layout | None = None,
 ) -> ReadTexts:
-    """Read the texts of a space, with rarities of their own unless others are given."""
+    """Read the texts of a space, with rarities and fields (`layout`) of their own unless others are given."""
     sides = texts[:1] if space.symmetric else texts
-    vocabulary, encoder = vocabulary or count_pieces(sides), encoder or fit_lexical(sides)
+    vocabulary, encoder = vocabulary or count_pieces(sides, layout), encoder or fit_lexical(sides)
     pieces = TextReader(vocabulary).take_apart(space, *texts)
     return ReadTexts(vocabulary, encoder, pieces, lexical_rows(encoder, space, texts))
 

@@ -27,7 +27,7 @@ FEWEST = 20  # labels of either class below which models with many columns rank 
 STACK_SPREAD = 0.5  # prior standard deviation of the weights of a stack, around 1
 BACKGROUND = 200  # unlabelled candidates that models are held to the bi-encoder on
 CANDIDATES_A_TEXT = 20  # by either cut
-FEWEST_CANDIDATES = 50_000
+FEWEST_CANDIDATES = 150_000
 
 TrainCross = Callable[[Ids, NDArray[np.bool_]], "CrossMatcher"]
 
