@@ -41,12 +41,24 @@ class Cuts:
     mean: float
 
 
+@dataclass(frozen=True)
+class Stack:
+    """Weights of the trees' and the linear model's logits and of the bi-encoder's log-odds, and a bias.
+
+    Stacking: Wolpert 1992.
+    """
+
+    trees: float = 1.0
+    linear: float = 0.0
+    base: float = 1.0
+    bias: float = 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class Reranker:
-    """Gives a candidate its log-odds: `weight · (mean logit of both models) + base · (bi-encoder's) + bias`.
+    """Gives a candidate its log-odds: those of both models and of the bi-encoder, weighed by `stack`.
 
-    weight, base, bias: the stack (Wolpert 1992), fitted to out-of-fold logits. cross_encoders: each trained
-    without some left texts; the mean of their logits is a column.
+    cross_encoders: each trained without some left texts; the mean of their logits is a column.
     """
 
     trees: Trees
@@ -54,18 +66,17 @@ class Reranker:
     vocabulary: Vocabulary
     lexical: LexicalEncoder
     cuts: Cuts
-    weight: float = 1.0
-    base: float = 0.0
-    bias: float = 0.0
+    stack: Stack
     cross_encoders: tuple[CrossMatcher, ...] = ()
 
     def logits(self, features: Features) -> Logits:
-        """(n,) logits of described candidates by both models."""
-        return (self.trees.logits(features) + self.linear.logits(features)) / 2
+        """(n,) logits of described candidates by both models, weighed."""
+        stack = self.stack
+        return stack.trees * self.trees.logits(features) + stack.linear * self.linear.logits(features)
 
     def log_odds(self, logits: Logits, base_log_odds: NDArray[Any]) -> Logits:
         """(n,) log-odds from those logits and from the bi-encoder's log-odds."""
-        found: Logits = self.weight * logits + self.base * np.asarray(base_log_odds, np.float64) + self.bias
+        found: Logits = logits + self.stack.base * np.asarray(base_log_odds, np.float64) + self.stack.bias
         return found
 
 

@@ -78,7 +78,7 @@ class Scorer:
             for name, array in self.reranker.trees.arrays().items():
                 digest.update(name.encode() + array.tobytes())
             digest.update(self.reranker.linear.weights.tobytes() + self.reranker.lexical.rarity.tobytes())
-            numbers = [self.reranker.weight, self.reranker.base, self.reranker.bias, self.reranker.cuts]
+            numbers = [self.reranker.stack, self.reranker.cuts]
             digest.update(repr([*numbers, len(self.reranker.cross_encoders)]).encode())
         return digest.hexdigest()
 
