@@ -32,6 +32,8 @@ from pairsieve.tasks import Split
 if TYPE_CHECKING:
     from pairsieve.search import Found
 
+MARGIN = 2.0  # log-odds by which a boundary learned from few labels is often off
+
 SearchOf = Callable[[bool], tuple[PairSearch, Scorer]]
 
 
@@ -95,6 +97,7 @@ def _select(
 
     boundary = _boundary(settings, trainer.learner.name, shares)
     varied = settings.recipe == "best"
+    margin = 0.0 if trainer.learner.name == "full" else MARGIN  # that one moves its boundary by the batches
     view = View(
         trainer.split,
         settings.task,
@@ -104,6 +107,7 @@ def _select(
         boundary,
         labels.values,
         varied,
+        margin,
         reranked,
         trainer.lexical_search,
     )
@@ -167,6 +171,7 @@ class View:
         boundary: float = 0.0,
         labels: NDArray[np.bool_] | None = None,
         varied: bool = False,
+        margin: float = 0.0,
         reranked: Callable[[], ScoredPairs | None] = lambda: None,
         lexical: Callable[[], PairSearch | None] = lambda: None,
     ) -> None:
@@ -178,6 +183,7 @@ class View:
         self._split, self._where, self._search_of = split, where, search_of
         self._reranked, self._lexical = reranked, lexical
         self.round, self.asked, self.boundary, self.varied = round, asked, boundary, varied
+        self.margin = margin
         self.labels = np.empty(0, bool) if labels is None else labels
         self._numbers: tuple[Ids, Ids] | None = None
         self.searched: dict[str, Any] | None = None  # how the last search was made, and its recall
