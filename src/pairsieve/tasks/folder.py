@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = "pairsieve task"
-VERSION = 1
+VERSION = 2  # with a checksum of task.json
+SEAL = "sha256"  # the entry of task.json with the checksum of all its others
 _NOTED = {"name": str, "relation": str, "fingerprint": str, "provenance": dict, "report": dict}
 _AGAIN = "Make the task again with 'pairsieve data …'"
 
@@ -82,6 +84,7 @@ def _write(task: Task, folder: Path) -> None:
         entries[name] = {"space": space, "has_truth": split.has_truth, **split.counts(), "files": files}
     noted = {key: getattr(task, key) for key in _NOTED}
     about = {"format": FORMAT, "version": VERSION, **noted, "splits": entries}
+    about[SEAL] = _sha256(about)
     words = json.dumps(about, indent=2, ensure_ascii=False, allow_nan=False)
     (folder / "task.json").write_text(words + "\n", encoding="utf-8", newline="\n")
 
@@ -121,6 +124,8 @@ def _read_about(folder: Path) -> dict[str, Any]:
     if about.get("version") != VERSION:
         what, why = f"task folder version {about.get('version')!r}", f"this pairsieve reads version {VERSION}"
         raise InputError(what, where=str(path), why=why, remedy=_AGAIN)
+    if about.pop(SEAL, None) != _sha256(about):
+        raise _damaged(path, f"its contents do not have the {SEAL} noted there: it was edited or damaged")
     for key, kind in (_NOTED | {"splits": dict}).items():
         if not isinstance(about.get(key), kind):
             raise _damaged(path, f"the entry {key!r} is missing or of the wrong kind")
@@ -176,6 +181,11 @@ def _read_parquet(path: Path, entry: dict[str, Any], columns: tuple[str, ...], k
     if any(column.null_count for column in table.columns):
         raise _damaged(path, "it holds empty values")
     return table.select(list(columns))
+
+
+def _sha256(about: dict[str, Any]) -> str:
+    """Of what task.json notes, its own checksum left out; however it is indented or sorted."""
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
 def _damaged(path: Path, why: str) -> InputError:
