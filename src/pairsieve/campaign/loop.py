@@ -20,13 +20,12 @@ from pairsieve.advice.features import frozen_rows, similarity_features
 from pairsieve.artifacts import ArtifactStore, labels_digest, load_array
 from pairsieve.audit.run import ScoredSplit
 from pairsieve.campaign import measuring
-from pairsieve.campaign.checks import check_settings
+from pairsieve.campaign.checks import accepted_changes, check_settings, save_accepted, seal_settings
 from pairsieve.campaign.figures import read_sealed, round_line, settings_digest, write_sealed
 from pairsieve.campaign.inference import infer_labels, unaskable_pairs
 from pairsieve.campaign.notebook import campaign_html
 from pairsieve.campaign.scoring import SplitScorer, Stopwatch
 from pairsieve.campaign.selecting import selection_folder, selection_info
-from pairsieve.campaign.settings_seal import accepted_changes, save_accepted, seal_settings
 from pairsieve.campaign.training import Labels, OutOfFold, Trainer
 from pairsieve.contracts import LabelSource, MapShards
 from pairsieve.errors import InputError, LedgerError, PairsieveError, SettingsError
