@@ -158,6 +158,7 @@ EDITS = {  # of task.json, with its checksum made again
     "count": ('"positives": 1', '"positives": 7'),
     "fingerprint": (duplicates().fingerprint, "0" * 64),
     "escape": ('"train"', '"../train"'),
+    "parent": ('"train"', '".."'),
 }
 
 
@@ -199,6 +200,7 @@ def damaged(tmp_path: Path, change: str) -> Path:
         ("count", "notes positives = 7, the files hold 1"),
         ("fingerprint", "fingerprint of the contents is not the one noted"),
         ("escape", "leads out of the folder"),
+        ("parent", "leads out of the folder"),
     ],
 )
 def test_a_damaged_folder_says_what_is_wrong_with_it(tmp_path: Path, change: str, words: str) -> None:

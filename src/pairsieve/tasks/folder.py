@@ -11,7 +11,7 @@ from pairsieve.artifacts import file_digest
 from pairsieve.errors import InputError, PairsieveError
 from pairsieve.files import atomic_folder, load_json, write_errors
 from pairsieve.pairs import Ids, pair_ids, pair_rows
-from pairsieve.tables import write_table
+from pairsieve.tables import read_columns, write_table
 from pairsieve.tasks.task import Collection, Split, Task, split_of
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
 
 def _read_split(folder: Path, name: str, entry: dict[str, Any], collections: dict[str, Collection]) -> Split:
     where = folder / name
-    if Path(name).name != name:
+    if Path(name).name != name or name in ("", ".", ".."):
         raise _damaged(folder / "task.json", f"the split name {name!r} leads out of the folder")
 
     def collection(file: str) -> Collection:
@@ -172,7 +172,8 @@ def _read_parquet(path: Path, entry: dict[str, Any], columns: tuple[str, ...], k
     if file_digest(path) != entry["files"].get(path.name):
         raise _damaged(path, "its sha256 is not the one noted in task.json: it was altered or cut short")
     try:
-        table = pq.read_table(path)
+        with pq.ParquetFile(path) as file:
+            table = read_columns(file, file.schema_arrow.names, path.stat().st_size, path)
     except pa.ArrowException as error:
         raise _damaged(path, f"it cannot be read as Parquet ({error})") from error
     found = {field.name: str(field.type) for field in table.schema}
