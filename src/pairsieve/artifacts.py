@@ -40,7 +40,7 @@ FORMATS: dict[str, int] = {
     "embedding-shard": 1,
     "embeddings": 1,
     "head": 1,  # weight and bias of a logistic regression
-    "matches": 1,  # bands of a list of matches
+    "matches": 2,  # bands of a list of matches
     "model": 1,
     "nearby": 1,
     "out-of-fold": 1,

@@ -66,7 +66,7 @@ def test_a_rule_stops_the_campaign_and_taking_it_away_goes_on(tmp_path, tiny_enc
     assert campaign.run().name == "stopped"  # running again does not forget it
     file = tmp_path / "campaign" / "campaign.toml"
     file.write_text(file.read_text().replace("labels >= 50 or positives < 0%", ""))
-    again = Campaign(tmp_path / "campaign")
+    again = Campaign(tmp_path / "campaign", accept_settings=True)
     assert again.run().name == "finished"
     begin(tmp_path / "free", task, tiny_encoder).run()
     assert picture(tmp_path / "campaign") == picture(tmp_path / "free")

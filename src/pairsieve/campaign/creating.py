@@ -1,20 +1,37 @@
-"""Creates a campaign folder, and refuses settings that do not fit the task before a label is bought."""
+"""Creates a campaign folder, and refuses settings that do not fit the task, or that changed unnoticed.
+
+A damaged campaign.toml and an edited one look alike. So the settings of the last run are kept beside the
+campaign, and a value that is another than then is refused until somebody accepts it. Where nothing has run
+yet, the file can be edited freely.
+"""
 
 from __future__ import annotations
 
+import json
 import secrets
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pairsieve.advice import parse_stop_rule
+from pairsieve.campaign.figures import read_sealed, write_sealed
 from pairsieve.errors import PoolExhausted, SettingsError, nearest
-from pairsieve.settings import CAMPAIGN_FILE, PAPER_SCHEDULE, CampaignSettings, portable_task, save_settings
+from pairsieve.settings import (
+    CAMPAIGN_FILE,
+    PAPER_SCHEDULE,
+    CampaignSettings,
+    portable_task,
+    save_settings,
+    without_password,
+)
 from pairsieve.strategies import strategy_named
 from pairsieve.tasks import Task, load_task
 from pairsieve.transitivity import check_transitive
 
 if TYPE_CHECKING:
     from pairsieve.campaign.loop import Campaign
+
+UNSEALED = ("schedule", "task")  # a task may move; its fingerprint says that it is the same
 
 
 def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaign:
@@ -81,3 +98,44 @@ def check_settings(settings: CampaignSettings, task: Task) -> None:
             f"the schedule asks for {budget:,} distinct pairs, {space.size:,} are in {settings.split}. "
             "Lower `labels`, or `first_batch`, `growth` or `rounds`."
         )
+
+
+def accepted_changes(folder: Path, settings: CampaignSettings, accept: bool) -> str:
+    """A sentence about what is another than when the campaign last ran, or ""; refused without `accept`."""
+    now = _values(settings)
+    before = read_sealed(_place(folder)) or now
+    names = (name for name in now if name in before and before[name] != now[name])
+    changes = "; ".join(f"{name} was {before[name]!r}, is {now[name]!r}" for name in names)
+    if changes and not accept:
+        raise SettingsError(
+            f"{folder / CAMPAIGN_FILE} changed since the last run: {changes}. Put back what was there. "
+            f"Or, if the change is meant, accept it with: pairsieve run {folder} --accept-settings"
+        )
+    return f"{CAMPAIGN_FILE} changed since the last run, and is accepted: {changes}" if changes else ""
+
+
+def seal_settings(folder: Path, settings: CampaignSettings) -> None:
+    """Keep the settings as those that the campaign runs with."""
+    if read_sealed(_place(folder)) != _values(settings):
+        write_sealed(_place(folder), _values(settings))
+
+
+def save_accepted(folder: Path, settings: CampaignSettings) -> None:
+    """Write campaign.toml by a command, so that nobody need accept it; also if killed on the way."""
+    ran = _place(folder).exists()
+    _place(folder).unlink(missing_ok=True)
+    save_settings(folder / CAMPAIGN_FILE, settings)
+    if ran:
+        seal_settings(folder, settings)
+
+
+def _values(settings: CampaignSettings) -> dict[str, Any]:
+    """Name to JSON value; the ledger's URL without its password, since anybody may read this file."""
+    values = {**asdict(settings), **{f"schedule.{k}": v for k, v in asdict(settings.schedule).items()}}
+    values["ledger"] = without_password(settings.ledger)
+    kept: dict[str, Any] = json.loads(json.dumps({k: v for k, v in values.items() if k not in UNSEALED}))
+    return kept
+
+
+def _place(folder: Path) -> Path:
+    return folder / "rounds" / "settings.json"

@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +42,6 @@ def read_sealed(path: Path) -> dict[str, Any] | None:
         pass
     log.warning("%s is torn or altered. It is not used; it is made again.", path)
     return None
-
-
-def changed_settings(path: Path, settings: CampaignSettings) -> str:
-    """What of the settings is another than was kept in `path`, in words; keeps them as they are now."""
-    now = {**asdict(settings), **{f"schedule.{k}": v for k, v in asdict(settings.schedule).items()}}
-    now = json.loads(json.dumps({name: value for name, value in now.items() if name != "schedule"}))
-    before = read_sealed(path)
-    if before != now:
-        write_sealed(path, now)
-    known = now if before is None else before
-    changed = (name for name in now if name in known and known[name] != now[name])
-    return "; ".join(f"{name} was {known[name]!r}, is {now[name]!r}" for name in changed)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -19,14 +19,8 @@ from pairsieve.advice import Advice, advise, parse_stop_rule
 from pairsieve.artifacts import ArtifactStore, labels_digest, load_array
 from pairsieve.audit.run import ScoredSplit
 from pairsieve.campaign import questions
-from pairsieve.campaign.creating import check_settings
-from pairsieve.campaign.figures import (
-    changed_settings,
-    read_sealed,
-    round_line,
-    settings_digest,
-    write_sealed,
-)
+from pairsieve.campaign.creating import accepted_changes, check_settings, save_accepted, seal_settings
+from pairsieve.campaign.figures import read_sealed, round_line, settings_digest, write_sealed
 from pairsieve.campaign.notebook import campaign_html
 from pairsieve.campaign.scoring import SplitScorer, Stopwatch
 from pairsieve.campaign.selecting import selection_folder, selection_info
@@ -38,7 +32,7 @@ from pairsieve.ledger import Ledger, open_ledger
 from pairsieve.ledger.records import RoundCount
 from pairsieve.pairs import Ids, is_member, pair_rows
 from pairsieve.scorer import ScoredSpace, Scorer
-from pairsieve.settings import CAMPAIGN_FILE, load_settings, save_settings
+from pairsieve.settings import CAMPAIGN_FILE, load_settings
 from pairsieve.sources import TruthSource
 from pairsieve.strategies import strategy_named
 from pairsieve.tasks import Split, Task, load_task
@@ -71,11 +65,18 @@ def next_step(counts: Sequence[Any], measured: set[int], rounds: int) -> Step:
 class Campaign:
     """One campaign folder. Cheap to open; models and texts are read when a step needs them."""
 
-    def __init__(self, folder: Path, cache: Path | None = None, shards: MapShards | None = None) -> None:
-        """`cache`: a folder of embeddings shared with other campaigns; without it they stay in `folder`.
-        `shards`: the machines that embed and scan (see distributed/); None is this one."""
+    def __init__(
+        self,
+        folder: Path,
+        cache: Path | None = None,
+        shards: MapShards | None = None,
+        accept_settings: bool = False,
+    ) -> None:
+        """`cache`: a folder of embeddings shared with other campaigns. `shards`: the machines that embed and
+        scan (see distributed/). `accept_settings`: what was edited since the last run is meant."""
         self.folder = Path(folder)
         self.settings = load_settings(self.folder / CAMPAIGN_FILE)
+        self._changes = accepted_changes(self.folder, self.settings, accept_settings)
         self.store = ArtifactStore(self.folder / "artifacts")
         self._shared = ArtifactStore(cache) if cache else self.store
         self._shards = shards
@@ -207,9 +208,9 @@ class Campaign:
         busy = SettingsError(f"{self.folder} is being run by another process. Wait for it, or stop it first.")
         with locked(self.folder / ".lock", busy):
             check_settings(self.settings, self.task)  # the file may have been edited since `init`
-            if changes := changed_settings(self.folder / "rounds" / "settings.json", self.settings):
-                say(f"{CAMPAIGN_FILE} changed since the last run: {changes}")
-            if message := self._stale_message():
+            messages, self._changes = (self._changes, self._stale_message()), ""
+            seal_settings(self.folder, self.settings)  # the ledger was read: they fit it
+            for message in filter(None, messages):
                 say(message)
             while True:
                 step = self.step()
@@ -282,7 +283,7 @@ class Campaign:
             rounds += 1
             settings = replace(settings, schedule=replace(settings.schedule, rounds=rounds))
         check_settings(settings, self.task)
-        save_settings(self.folder / CAMPAIGN_FILE, settings)
+        save_accepted(self.folder, settings)
         self.settings = settings
         self.__dict__.pop("trainer", None)  # it holds the settings too
 
