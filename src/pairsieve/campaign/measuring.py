@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pairsieve.audit.draws import draw_pairs
+from pairsieve.audit.errors import answer_errors
 from pairsieve.audit.run import ScoredSplit, asked_pairs, estimate_at, plan
 from pairsieve.contracts import generator_for
 from pairsieve.ledger import Ledger
@@ -85,4 +86,5 @@ def estimated_figures(
     if int(((asked.audit > 0) & (asked.labels >= 0)).sum()) < fewest:
         return None
     rng = generator_for(seed, round, "measure figures")
-    return estimate_at(scored.scan, asked, scored.default_threshold(), rng).as_json()
+    errors = answer_errors(ledger)
+    return estimate_at(scored.scan, asked, scored.default_threshold(), rng, errors=errors).as_json()
