@@ -28,7 +28,7 @@ from pairsieve.campaign.figures import (
     settings_digest,
     write_sealed,
 )
-from pairsieve.campaign.inference import infer_labels, unaskable_pairs
+from pairsieve.campaign.inference import infer_labels, inferred_errors, not_spent, unaskable_pairs
 from pairsieve.campaign.notebook import campaign_html
 from pairsieve.campaign.scoring import SplitScorer, Stopwatch
 from pairsieve.campaign.selecting import selection_folder, selection_info
@@ -262,7 +262,8 @@ class Campaign:
             for count in self.ledger.counts()
             if 1 < count.round < round and count.labelled
         ]
-        return selection_folder(self.trainer, self.settings, labels, round, unaskable, shares)
+        more = not_spent(self.ledger, self.settings, self.split.space.size - len(unaskable), round)
+        return selection_folder(self.trainer, self.settings, labels, round, unaskable, shares, more)
 
     def _stops_before(self, round: int) -> str:
         """The stop rule that holds before a round, in words; asked before anything of it is drawn."""
@@ -473,6 +474,7 @@ class Campaign:
                     row[name] = sealed
             rounds.append(row)
         named = ("task", "split", "strategy", "encoder", "learner", "seed")
+        inferring = settings.transitivity and bool(rounds)
         states = {"finished": "finished", "stopped": "stopped", "label": "waiting"}
         return {
             "campaign": str(self.folder),
@@ -481,6 +483,7 @@ class Campaign:
             "state": states.get(step.name, "ready"),
             "next": {"step": step.name, "round": step.round, "waiting": step.waiting},
             **({"reason": step.reason} if step.reason else {}),
+            **({"inferred": inferred_errors(self.ledger, self.split.space).as_json()} if inferring else {}),
             "rounds": rounds,
         }
 

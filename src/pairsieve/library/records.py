@@ -86,6 +86,11 @@ class Status:
         """The advice after the last round that has one."""
         return next((row.advice for row in reversed(self.rounds) if row.advice), "")
 
+    @property
+    def inferred(self) -> str:
+        """How many labels were inferred by transitivity, and how many may be wrong; empty without it."""
+        return str(self._json.get("inferred", {}).get("sentence", ""))
+
     def as_json(self) -> dict[str, Any]:
         """As `pairsieve status --json` prints it."""
         return self._json
