@@ -30,7 +30,7 @@ from pairsieve.contracts import Estimate
 from pairsieve.progress import tracked
 
 PAIRS, MATCHES, LISTED = 200_000, 140, 150
-DRAWS = 600  # behind an interval; the product takes 2000
+DRAWS = 400  # behind an interval; the product takes 2000
 WRONG = 0.05
 
 

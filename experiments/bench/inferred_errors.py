@@ -95,7 +95,9 @@ def main() -> None:
             for wrong in asked.wrong:
                 rng = np.random.default_rng(0)
                 found = [once(sizes, labels, wrong, WITNESSES, True, rng) for _ in range(asked.repeats)]
-                plain = [once(sizes, labels, wrong, 1, False, rng) for _ in range(max(asked.repeats // 10, 5))]
+                plain = [
+                    once(sizes, labels, wrong, 1, False, rng) for _ in range(max(asked.repeats // 10, 5))
+                ]
                 covered = [row["error"] <= row["high"] for row in found if not np.isnan(row["error"])]
                 row = {
                     "groups": name,

@@ -119,9 +119,7 @@ class Contradiction:
     also: int = 0  # other "no match" labels inside the same group, where one stands for all
 
 
-def grouped(
-    space: PairSpace, positive_ids: Ids, negative_ids: Ids, witnesses: int = WITNESSES
-) -> Groups:
+def grouped(space: PairSpace, positive_ids: Ids, negative_ids: Ids, witnesses: int = WITNESSES) -> Groups:
     """The groups that labelled pairs (ids in any order) make of the texts of one collection."""
     from scipy.sparse.csgraph import connected_components
 

@@ -197,12 +197,14 @@ def test_a_share_of_what_follows_is_asked_and_says_how_many_inferred_labels_are_
     say(ledger, 0, (0, 3))
     infer_labels(ledger, SPACE)
     found = inferred_errors(ledger, SPACE)
-    assert (found.inferred, found.asked, found.differ) == (0, 2, 1), "the group is torn; the check still counts"
+    assert (found.inferred, found.asked, found.differ) == (0, 2, 1), "torn; the check still counts"
 
 
 def test_inferred_labels_spend_no_budget(ledger: Ledger) -> None:
     """15 pairs were planned and asked, 3 of them inferred: the next round asks for 3 more than planned."""
-    plan = CampaignSettings(task="x", transitivity=True, schedule=Schedule(first_batch=15, growth=1.0, rounds=3))
+    plan = CampaignSettings(
+        task="x", transitivity=True, schedule=Schedule(first_batch=15, growth=1.0, rounds=3)
+    )
     say(ledger, 1, (0, 1), (1, 2), (2, 3))
     assert infer_labels(ledger, SPACE).inferred == 3
     assert not_spent(ledger, plan, 100, 1) == 0, "a round that was asked keeps its size"

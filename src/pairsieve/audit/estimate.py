@@ -326,15 +326,16 @@ def estimate(
             return None
         grows = layout.grows(value, where)
         # Whether matches far down raise AP depends on how many there are: the limits try both.
+        ways = [above] if np.array_equal(grows, above) else [grows, above]
         high = np.full(draws, -np.inf)
-        for many in (grows, above):
+        for many in ways:
             tried = np.where(many, matches.upper, matches.lower)
             high = np.fmax(high, layout.average_precision(tried, where, STEEPER))
         # Few matches far down lower AP; so many that they are precise there would raise it again.
         low = np.full(draws, np.inf)
         for part in PARTS:
             fallen = matches.lower + part * (matches.upper - matches.lower)
-            for few in (grows, above):
+            for few in ways if part else ways[:1]:
                 tried = np.where(few, matches.lower, fallen)
                 for fall in (0.0, 1.0):
                     low = np.fmin(low, layout.average_precision(tried, where, fall))

@@ -94,8 +94,8 @@ class InferredErrors:
         if not self.asked:
             return f"{self.inferred:,} labels were inferred; how many are wrong is not known: none was asked."
         return (
-            f"{self.inferred:,} labels were inferred. {checked}: at most {self.high:.0%} of the inferred ones "
-            "are wrong (95 % confidence)."
+            f"{self.inferred:,} labels were inferred. {checked}: at most {self.high:.0%} of the inferred "
+            "ones are wrong (95 % confidence)."
         )
 
 

@@ -180,7 +180,11 @@ def status(folder: Path = FOLDER, as_json: bool = JSON) -> None:
     if now.state == "waiting":
         last = f"Answer with {now.next_command}, or by file with pairsieve ask and import.\n{last}"
     stale = "".join(f"Round {n} is trained and measured again: {why}.\n" for n, why in now.stale.items())
-    show(now.as_json(), as_json, f"{rounds_table(now)}\n\n{_line(now.advice)}{_line(now.inferred)}{stale}{last}")
+    show(
+        now.as_json(),
+        as_json,
+        f"{rounds_table(now)}\n\n{_line(now.advice)}{_line(now.inferred)}{stale}{last}",
+    )
 
 
 def _line(sentence: str) -> str:

@@ -8,7 +8,7 @@ besides: a check that waited for people is run again from its start, and finds t
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,7 @@ class Check:
     waiting: int = 0  # labels that people still owe
     needed: int = 0  # more labels that would probably tell
     pairs: int = 0  # of recall: the best-scored pairs that it speaks of
+    answered_by: str = ""  # the truth of a split, where it answered; empty: people, files or models
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -144,6 +145,10 @@ class Checker:
             at = float(max(strata.edges[place], -1.0))
         needed = 0 if at is not None else max(drawn_labels, 50)
         return Check("recall", value, confidence, len(mine_ids), at, 0, needed, pairs)
+
+    def answered(self, check: Check) -> Check:
+        """With who answered."""
+        return replace(check, answered_by=f"the truth of {self.split.name}" if self.split.has_truth else "")
 
     def _mine(self) -> Ids:
         """The pairs that precision checks of this round asked, sorted."""
