@@ -28,7 +28,7 @@ import numpy as np
 from pairsieve import create_campaign
 from pairsieve.audit.draws import AskedPairs, cut_ranking, draw_pairs
 from pairsieve.audit.estimate import recall_limits
-from pairsieve.audit.guarantee import candidate_lists, check_precision, permanent_order
+from pairsieve.audit.guarantee import check_precision, permanent_order, plan_lists
 from pairsieve.audit.run import asked_pairs, plan
 from pairsieve.campaign import Campaign
 from pairsieve.matches.calibration import ExpectedCurve, from_labels
@@ -67,31 +67,26 @@ def precision_once(case: Case, wanted: float, labels: int, seed: int) -> dict[st
     assert curve is not None
     found = curve.true_positives + curve.false_positives
     few = found <= 2_000_000
-    places = candidate_lists(found[few], curve.precision[few], wanted, labels)
-    ids, scores = unlabelled(case, float(curve.thresholds[places[-1]]) if len(places) else 2.0)
-    order = permanent_order(ids, seed)
-    first = np.argsort(order)
-    ids, scores, order = ids[first], scores[first], order[first]
+    plan = plan_lists(found[few], curve.precision[few], wanted, labels)
+    ids, scores = unlabelled(case, float(curve.thresholds[plan.places[-1]]) if len(plan.places) else 2.0)
+    first = np.argsort(permanent_order(ids, seed))
+    ids, scores = ids[first], scores[first]
     match = is_member(ids, case.ranking.split.positives)
-    sizes = np.array([int((scores >= curve.thresholds[place]).sum()) for place in places], np.int64)
+    sizes = np.array([int((scores >= curve.thresholds[place]).sum()) for place in plan.places], np.int64)
     keep = np.unique(sizes, return_index=True)[1] if len(sizes) else np.empty(0, np.int64)
     keep = keep[sizes[keep] > 0]
     asked: set[int] = set()
-
-    def draw(threshold: float, count: int) -> Any:
-        here = np.flatnonzero(scores >= np.float32(threshold))[:count]
-        return ids[here], order[here], scores[here]
 
     def ask(pairs: Any) -> Any:
         asked.update(pairs.tolist())
         return is_member(pairs, case.ranking.split.positives).astype(np.int8)
 
-    thresholds = curve.thresholds[places][keep]
+    thresholds = curve.thresholds[plan.places][keep]
     result = check_precision(
         [float(each) for each in thresholds],
         sizes[keep].tolist(),
-        curve.precision[places][keep].tolist(),
-        draw,
+        plan.failures,
+        lambda threshold, count: ids[scores >= np.float32(threshold)][:count],
         ask,
         wanted,
         labels,
@@ -105,7 +100,7 @@ def precision_once(case: Case, wanted: float, labels: int, seed: int) -> dict[st
     return {
         "shown": 1.0,
         "kept": kept,
-        "found": float((match & (scores >= at)).sum()) / best if best else 1.0,
+        "found": float((match & ((scores >= at) | np.isin(ids, list(asked)))).sum()) / best if best else 1.0,
         "labels": result.labels,
         "best": best,
     }

@@ -17,13 +17,7 @@ from numpy.typing import NDArray
 from pairsieve.audit.calibrate import FEWEST
 from pairsieve.audit.draws import Floats, cut_ranking, draw_pairs
 from pairsieve.audit.estimate import recall_limits
-from pairsieve.audit.guarantee import (
-    CheckedList,
-    candidate_lists,
-    check_precision,
-    labels_needed,
-    permanent_order,
-)
+from pairsieve.audit.guarantee import CheckedList, check_precision, labels_needed, permanent_order, plan_lists
 from pairsieve.audit.run import CHECK, asked_pairs, plan
 from pairsieve.contracts import generator_for
 from pairsieve.ledger import Ledger
@@ -70,41 +64,34 @@ class Checker:
         """The longest list whose pairs without a label are shown to have the precision `value`.
 
         known: every labelled pair; those of this check are drawn ones, the others are not in question.
-        expected: of the unlabelled pairs, by threshold.
+        expected: of the pairs that had no label before the check, by threshold.
         """
-        mine = self._mine()
+        mine = check_pairs(self.ledger, self.round)
         before = known.ids[~is_member(known.ids, mine)]
         found = expected.true_positives + expected.false_positives
         few = found <= MOST_PAIRS
-        places = candidate_lists(found[few], expected.precision[few], value, labels)
-        none = Check(
-            "precision", value, confidence, len(mine), None, needed=labels_needed(1.0, value, confidence)
-        )
-        if not len(places) or labels <= 0:
+        plan = plan_lists(found[few], expected.precision[few], value, labels, confidence)
+        none = Check("precision", value, confidence, len(mine), None, needed=labels_needed(value, confidence))
+        if not len(plan.places):
             return none
-        thresholds = expected.thresholds[places]
+        thresholds = expected.thresholds[plan.places]
         ids, scores = self._unlabelled(float(thresholds[-1]), before)
-        order = permanent_order(ids, self.seed + self.round)
-        first = np.argsort(order)
-        ids, scores, order = ids[first], scores[first], order[first]
-        sizes = [int((scores >= threshold).sum()) for threshold in thresholds]
-        kept = np.unique(sizes, return_index=True)[1]
-        kept = kept[np.asarray(sizes)[kept] > 0]
-        thresholds, sizes = thresholds[kept], [sizes[at] for at in kept.tolist()]
-        guess = expected.precision[places][kept].tolist()
-        if not sizes:
+        first = np.argsort(permanent_order(ids, self.seed + self.round))
+        ids, scores = ids[first], scores[first]
+        sizes, kept = np.unique([int((scores >= at).sum()) for at in thresholds], return_index=True)
+        thresholds, sizes = thresholds[kept][sizes > 0], sizes[sizes > 0]
+        if not len(sizes):
             return none
-        instant = self.split.has_truth
         result: CheckedList = check_precision(
             [float(each) for each in thresholds],
-            sizes,
-            guess,
-            lambda threshold, count: _first(ids, order, scores, threshold, count),
-            lambda pairs: self._ask(pairs, len(pairs) / sizes[-1]),
+            sizes.tolist(),
+            plan.failures,
+            lambda threshold, count: ids[scores >= np.float32(threshold)][:count],
+            lambda pairs: self._ask(pairs, len(pairs) / int(sizes[-1])),
             value,
             labels,
             confidence,
-            at_once=AT_ONCE if instant else AT_ONCE_PEOPLE,
+            at_once=AT_ONCE if self.split.has_truth else AT_ONCE_PEOPLE,
         )
         at = float(thresholds[result.certified - 1]) if result.certified else None
         return Check("precision", value, confidence, result.labels, at, result.waiting, result.wanted)
@@ -150,12 +137,6 @@ class Checker:
         """With who answered."""
         return replace(check, answered_by=f"the truth of {self.split.name}" if self.split.has_truth else "")
 
-    def _mine(self) -> Ids:
-        """The pairs that precision checks of this round asked, sorted."""
-        questions = self.ledger.questions(purpose="audit")
-        mine = [name.startswith(f"{CHECK}{self.round},") for name in questions.strategy]
-        return np.sort(questions.ids[np.array(mine, bool)])
-
     def _unlabelled(self, threshold: float, before: Ids) -> tuple[Ids, Scores]:
         """The pairs of a list that had no label before the check, by id."""
         pieces: list[tuple[Ids, Scores]] = []
@@ -164,7 +145,7 @@ class Checker:
         scores = np.concatenate([np.empty(0, np.float32), *(scores for _, scores in pieces)])
         # A pair asked for another reason and not answered, or unsure, is in question as little as a labelled
         # one.
-        others = np.setdiff1d(np.union1d(self.ledger.asked(), before), self._mine())
+        others = np.setdiff1d(np.union1d(self.ledger.asked(), before), check_pairs(self.ledger, self.round))
         free = ~is_member(ids, others)
         order = np.argsort(ids[free])
         return ids[free][order], scores[free][order]
@@ -206,9 +187,8 @@ class Checker:
             self.ledger.answer(source.answer(waiting), who=source.name, source=source.name)
 
 
-def _first(
-    ids: Ids, order: Floats, scores: Scores, threshold: float, count: int
-) -> tuple[Ids, Floats, Scores]:
-    """The first pairs of a list in their random order, in which the arrays are."""
-    here = np.flatnonzero(scores >= np.float32(threshold))[:count]
-    return ids[here], order[here], scores[here]
+def check_pairs(ledger: Ledger, round: int) -> Ids:
+    """The pairs that precision checks of a round asked, sorted."""
+    questions = ledger.questions(purpose="audit")
+    mine = [name.startswith(f"{CHECK}{round},") for name in questions.strategy]
+    return np.sort(questions.ids[np.array(mine, bool)])

@@ -19,7 +19,7 @@ from pairsieve.files import write_errors
 from pairsieve.ledger import Ledger
 from pairsieve.matches.assignment import check_two, one_to_one
 from pairsieve.matches.calibration import ExpectedCurve, from_audit, from_dev, from_labels
-from pairsieve.matches.checks import Check, Checker
+from pairsieve.matches.checks import Check, Checker, check_pairs
 from pairsieve.matches.clusters import (
     against_labels,
     against_truth,
@@ -168,7 +168,11 @@ def _ranked(
     source = _source(campaign, split, options.source)
     ranking = _ranking(campaign, split, round, options.search)
     given = labelled_pairs(campaign, split)
-    expected, point = _operating_point(campaign, round, ranking, given, target, source, options)
+    before = given
+    if target.kind == "precision" and (ledger := _ledger(campaign, ranking)) is not None:
+        earlier = ~is_member(given.ids, check_pairs(ledger, round))  # a check is planned without its answers
+        before = Known(given.ids[earlier], given.labels[earlier])
+    expected, point = _operating_point(campaign, round, ranking, before, target, source, options)
     return round, ranking, given if options.known else Known.nothing(), expected, point
 
 
