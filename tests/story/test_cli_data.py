@@ -69,7 +69,7 @@ def test_json_is_all_of_stdout(
     assert run(monkeypatch, *words, "--seed", 3, "--json") == 0
     figures = json.loads(capsys.readouterr().out)
     task = load_task(out)
-    assert list(figures) == ["task", "relation", "fingerprint", "out", "splits", "report"]
+    assert list(figures) == ["task", "relation", "fingerprint", "out", "splits", "fields", "report"]
     assert (figures["task"], figures["relation"], figures["out"]) == ("folk", "equivalence", str(out))
     assert figures["fingerprint"] == task.fingerprint
     assert figures["splits"]["train"] == {

@@ -256,7 +256,7 @@ def listed_parquet(root: Path) -> dict[str, Any]:
 
 BAD: dict[str, tuple[Made, str]] = {
     "missing text column": (
-        table_of("id,texts\n1,a\n"),
+        table_of("id,texts\n1,a\n", text=["text"]),
         r"t\.csv: there is no column 'text' \(`text`\)\. Did you mean 'texts'\? Known: id, texts\.",
     ),
     "missing key column": (
@@ -276,7 +276,7 @@ BAD: dict[str, tuple[Made, str]] = {
     "commas in a tsv": (table_of(PEOPLE, "t.tsv"), r"looks comma-separated\. Pass `delimiter='comma'`"),
     "wrong delimiter asked for": (
         table_of(PEOPLE, delimiter=";"),
-        r"no column 'text'.*the header looks comma-separated\. Pass `delimiter='comma'`",
+        r"single column, 'id,text'.*read as semicolon-.*looks comma-separated\. Pass `delimiter='comma'`",
     ),
     "no delimiter at all": (table_of(PEOPLE, delimiter="ab"), r"`delimiter`: 'ab' is not a delimiter"),
     "latin-1": (

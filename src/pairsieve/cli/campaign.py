@@ -78,6 +78,7 @@ def init(
     """Create a campaign: task, number of labels, settings."""
     given = locals()
     from pairsieve import create_campaign, next_command
+    from pairsieve.cli.data import fields_in_words
     from pairsieve.library.campaigns import Options
 
     options = {name: given[name] for name in Options.__annotations__ if given.get(name) is not None}
@@ -91,6 +92,7 @@ def init(
     created += f"{', '.join(f'{n:,}' for n in batches)}." if len({*batches}) > 1 else f"{batches[0]:,}."
     if not campaign.split.has_truth:
         created += f"\n{hours(budget)}. More or fewer: --labels N; later: pairsieve extend."
+    created = "\n".join([created, *fields_in_words(campaign.task)])
     if run_now:
         say(created)
         _run(campaign, as_json)

@@ -23,6 +23,9 @@ app.add_typer(data, name="data")
 _OUT = Option(..., "--out", help="The task folder to write; an older task there is replaced.")
 _SEED = Option(0, "--seed", min=0, help="Seed of the splits.")
 _NAME = Option(None, "--name", help="Name of the task in reports.")
+_KIND = Option(
+    [], "--kind", metavar="COLUMN=KIND", help="Kind of a field that was guessed wrongly; repeatable."
+)
 
 
 @data.command()
@@ -68,6 +71,7 @@ def matching(
     mapping: Path | None = Option(None, help="The matches, in place of --from."),
     text: list[str] = Option([], help="Column with the text; repeat for several."),
     template: str | None = Option(None, help='The text, as "{title} by {author}".'),
+    kinds: list[str] = _KIND,
     encoding: str | None = Option(None, help="Encoding of the tables. [recognised]"),
     seed: int = _SEED,
     name: str | None = _NAME,
@@ -79,8 +83,9 @@ def matching(
     """
     options = locals()
     from pairsieve.tasks import matching_task
+    from pairsieve.tasks.fields import read_kinds
 
-    _make(lambda: call(matching_task, options, source), out, as_json)
+    _make(lambda: call(matching_task, options, source, kinds=read_kinds(kinds)), out, as_json)
 
 
 @data.command()
@@ -88,9 +93,10 @@ def tables(
     source: Path = Option(..., "--from", help="A table: CSV, TSV, JSON Lines or Parquet."),
     out: Path = _OUT,
     right: Path | None = Option(None, help="A second table, to be matched with the first."),
-    text: list[str] = Option([], help="Column with the text; repeat for several. [text]"),
+    text: list[str] = Option([], help="Column with the text; repeat for several; or all. [text, or all]"),
     template: str | None = Option(None, help='The text, as "{title} by {author}".'),
     key: str | None = Option(None, help="Column with the key. [the row number, from 0]"),
+    kinds: list[str] = _KIND,
     left_text: list[str] = Option([], help="--text of the first table."),
     right_text: list[str] = Option([], help="--text of the second table."),
     left_template: str | None = Option(None, help="--template of the first table."),
@@ -118,12 +124,14 @@ def tables(
     """
     options = locals()
     from pairsieve.tasks import tables_task
+    from pairsieve.tasks.fields import read_kinds
     from pairsieve.tasks.tables import Side
 
     first = Side(source, left_text, left_template, left_key)
     own = (right_text, right_template, right_key, right_encoding, right_delimiter)
     second = Side(right, *own) if right else None
-    _make(lambda: call(tables_task, options, first, second, quotes=not no_quotes), out, as_json)
+    ways = {"quotes": not no_quotes, "kinds": read_kinds(kinds)}
+    _make(lambda: call(tables_task, options, first, second, **ways), out, as_json)
 
 
 def _make(load: Callable[[], Task], out: Path, as_json: bool) -> None:
@@ -140,12 +148,33 @@ def _make(load: Callable[[], Task], out: Path, as_json: bool) -> None:
         "fingerprint": task.fingerprint,
         "out": str(out),
         "splits": {name: split.counts() for name, split in task.splits.items()},
+        "fields": fields_of_task(task),
         "report": task.report,
     }
     show(figures, as_json, table_in_words(task))
     for line in report_in_words(task.report):
         say(line)
+    for words in fields_in_words(task):
+        say(f"{words} Correct a kind with --kind COLUMN=KIND.")
     say(f"{task.name} is written to {out}")
+
+
+def fields_of_task(task: Task) -> dict[str, dict[str, str]]:
+    """{side: {column: kind}} of a task's fields; one side, "texts", where there is one collection."""
+    split = next(iter(task.splits.values()))
+    both = {"texts": split.left} if split.space.symmetric else {"left": split.left, "right": split.right}
+    return {name: side.kinds for name, side in both.items() if side.kinds}
+
+
+def fields_in_words(task: Task) -> list[str]:
+    """The fields of each side and their kinds, as a sentence each; one where both sides are alike."""
+    from pairsieve.tasks.fields import kinds_in_words
+
+    found = fields_of_task(task)
+    if len(found) == 2 and found["left"] == found["right"]:
+        found = {"texts": found["left"]}
+    heads = {"texts": "Fields", "left": "Left fields", "right": "Right fields"}
+    return [f"{heads[side]}: {kinds_in_words(kinds)}." for side, kinds in found.items()]
 
 
 def table_in_words(task: Task) -> str:

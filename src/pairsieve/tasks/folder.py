@@ -11,6 +11,7 @@ from pairsieve.errors import InputError, PairsieveError
 from pairsieve.files import atomic_folder, load_json, write_errors
 from pairsieve.pairs import Ids, pair_ids, pair_rows
 from pairsieve.tables import write_table
+from pairsieve.tasks.fields import Fields, StoredFields
 from pairsieve.tasks.task import Collection, Split, Task, split_of
 
 if TYPE_CHECKING:
@@ -78,12 +79,33 @@ def _write(task: Task, folder: Path) -> None:
             kind = "string" if "key" in columns else "int64"
             write_table(folder / name / file, dict.fromkeys(columns, kind), columns)
             files[file] = file_digest(folder / name / file)
+        fields = {}
+        for file, side in _sides(split).items():
+            if side.fields is not None:
+                table, path = side.fields.table, folder / name / _fields_file(file)
+                write_table(path, dict.fromkeys(table.column_names, "string"), table.to_pydict())
+                files[path.name] = file_digest(path)
+                fields[file] = {"kinds": side.kinds, "fingerprint": side.fields.fingerprint}
         space = "all" if split.space.symmetric else "cross"
         entries[name] = {"space": space, "has_truth": split.has_truth, **split.counts(), "files": files}
+        if fields:
+            entries[name]["fields"] = fields
     noted = {key: getattr(task, key) for key in _NOTED}
     about = {"format": FORMAT, "version": VERSION, **noted, "splits": entries}
     words = json.dumps(about, indent=2, ensure_ascii=False, allow_nan=False)
     (folder / "task.json").write_text(words + "\n", encoding="utf-8", newline="\n")
+
+
+def _sides(split: Split) -> dict[str, Collection]:
+    """The collections of a split by the file of their texts."""
+    if split.space.symmetric:
+        return {"texts.parquet": split.left}
+    return {"left.parquet": split.left, "right.parquet": split.right}
+
+
+def _fields_file(texts: str) -> str:
+    """The file of the fields beside that of the texts: fields.parquet, left_fields.parquet."""
+    return "fields.parquet" if texts == "texts.parquet" else texts.replace(".parquet", "_fields.parquet")
 
 
 def _tables(split: Split) -> dict[str, dict[str, Any]]:
@@ -94,11 +116,7 @@ def _tables(split: Split) -> dict[str, dict[str, Any]]:
     def texts(collection: Collection) -> dict[str, Any]:
         return {"key": collection.keys, "text": collection.texts}
 
-    if split.space.symmetric:
-        sides = {"texts.parquet": texts(split.left)}
-    else:
-        sides = {"left.parquet": texts(split.left), "right.parquet": texts(split.right)}
-    return sides | {
+    return {file: texts(side) for file, side in _sides(split).items()} | {
         "positives.parquet": pairs(split.positives),
         "stated_negatives.parquet": pairs(split.stated_negatives),
     }
@@ -137,9 +155,11 @@ def _read_split(folder: Path, name: str, entry: dict[str, Any], collections: dic
 
     def collection(file: str) -> Collection:
         table = _read_parquet(where / file, entry, ("key", "text"), "string")
-        fingerprint = entry["files"][file]
+        fields = _stored_fields(where / _fields_file(file), entry, file)
+        fingerprint = entry["files"][file] + ("" if fields is None else fields.fingerprint)
         if fingerprint not in collections:
-            collections[fingerprint] = Collection(*(column.to_pylist() for column in table.columns))
+            keys, texts = (column.to_pylist() for column in table.columns)
+            collections[fingerprint] = Collection(keys, texts, fields)
         return collections[fingerprint]
 
     def pairs(file: str) -> Ids:
@@ -158,7 +178,29 @@ def _read_split(folder: Path, name: str, entry: dict[str, Any], collections: dic
     return split
 
 
-def _read_parquet(path: Path, entry: dict[str, Any], columns: tuple[str, ...], kind: str) -> pa.Table:
+def _stored_fields(path: Path, entry: dict[str, Any], texts: str) -> StoredFields | None:
+    """The fields that task.json notes for a collection; their file is read when they are asked for."""
+    noted = entry.get("fields", {}).get(texts)
+    if noted is None:
+        return None
+    if not isinstance(noted, dict) or not isinstance(noted.get("kinds"), dict):
+        raise _damaged(path, "task.json does not say what its columns are")
+    if not path.is_file():
+        raise _damaged(path, "the file is missing")
+    kinds: dict[str, str] = noted["kinds"]
+
+    def load() -> Fields:
+        fields = Fields(kinds, _read_parquet(path, entry, tuple(kinds), "string", complete=False))
+        if fields.fingerprint != noted.get("fingerprint"):
+            raise _damaged(path, "the fingerprint of the fields is not the one noted in task.json")
+        return fields
+
+    return StoredFields(kinds, str(noted.get("fingerprint")), load)
+
+
+def _read_parquet(
+    path: Path, entry: dict[str, Any], columns: tuple[str, ...], kind: str, complete: bool = True
+) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -173,7 +215,7 @@ def _read_parquet(path: Path, entry: dict[str, Any], columns: tuple[str, ...], k
     found = {field.name: str(field.type) for field in table.schema}
     if found != dict.fromkeys(columns, kind):
         raise _damaged(path, f"its columns are {found}, not {', '.join(columns)} of type {kind}")
-    if any(column.null_count for column in table.columns):
+    if complete and any(column.null_count for column in table.columns):
         raise _damaged(path, "it holds empty values")
     return table.select(list(columns))
 

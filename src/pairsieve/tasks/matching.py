@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from pathlib import Path
@@ -27,11 +27,14 @@ from pairsieve.tasks.labelled_pairs import LABEL_COLUMNS, label_column, pair_col
 from pairsieve.tasks.reading import Table, read_labels, read_table
 from pairsieve.tasks.records import (
     ALL_COLUMNS,
+    columns_of,
+    fields_of,
     from_template,
     joined_columns,
     joined_template,
     keys_of,
     rows_of_keys,
+    shared_kinds,
 )
 from pairsieve.tasks.task import Collection, Task, split_of
 from pairsieve.tasks.truth import need_positives, resolve, split_by_components
@@ -64,6 +67,7 @@ def matching_task(
     mapping: Path | None = None,
     template: str | None = None,
     text: Sequence[str] = (),
+    kinds: Mapping[str, str] | None = None,
     encoding: str | None = None,
     seed: int = 0,
     name: str | None = None,
@@ -88,7 +92,8 @@ def matching_task(
         raise InputError(what, where="matching", remedy=remedy)
     giveaways = [] if template or text else _giveaways(layout)
     own = zip(layout.tables, layout.keys)
-    sides = [_collection(table, key, giveaways, template, text) for table, key in own]
+    found_kinds = shared_kinds(layout.tables, layout.keys, kinds or {})
+    sides = [_collection(table, key, giveaways, template, text, found_kinds) for table, key in own]
     stated, contradictions = resolve(layout.positives, layout.negatives, layout.positives)
     rng = generator_for(seed, 0, "split")
     splits, found = split_by_components(sides, layout.positives, stated, layout.positives, SHARES, rng)
@@ -115,16 +120,22 @@ def matching_task(
 
 
 def _collection(
-    table: Table, key: str, left_out: Sequence[str], template: str | None, text: Sequence[str]
+    table: Table,
+    key: str,
+    left_out: Sequence[str],
+    template: str | None,
+    text: Sequence[str],
+    kinds: dict[str, str],
 ) -> Collection:
     keys = keys_of(table, key)
+    fields = fields_of(columns_of(table), key, kinds | dict.fromkeys(left_out, "ignore"))
     if template:
-        return Collection(keys, from_template(table, template))
+        return Collection(keys, from_template(table, template), fields)
     columns = list(text) or [column for column in table.names if column not in (key, *left_out)]
     if not columns:
         what = f"there is no column for the text besides {', '.join(table.names)}"
         raise table.error(what, remedy="Name the columns with `text`")
-    return Collection(keys, joined_columns(table, columns, "`text`" if text else ""))
+    return Collection(keys, joined_columns(table, columns, "`text`" if text else ""), fields)
 
 
 def _giveaways(layout: _Layout) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pairsieve.errors import InputError
+from pairsieve.tasks.canonical import canonical_table
 from pairsieve.tasks.reading import read_table
 from pairsieve.tasks.records import ALL_COLUMNS, collection_of, joined_template, parse_template
 from pairsieve.tasks.task import Collection, Task
@@ -20,7 +21,7 @@ def read_like_task(
     key: str | None = None,
 ) -> Collection:
     """The texts of a table, rendered as those of the task's left (0) or right (1) side; options given win."""
-    table = read_table(Path(path), lenient=True)
+    table = canonical_table(read_table(Path(path), lenient=True))
     provenance = task.provenance
     keys = provenance.get("keys") or [None]
     own_key = keys[min(side, len(keys) - 1)]
@@ -37,4 +38,5 @@ def read_like_task(
         else:
             columns = parse_template(words)[1]
             text, template = (columns, None) if words == joined_template(columns) else ((), words)
-    return collection_of(table, text, template, key)
+    own = next(iter(task.splits.values()))
+    return collection_of(table, text, template, key, (own.left, own.right)[side].kinds)

@@ -40,6 +40,7 @@ class Table:
     delimiter: str  # "" where the format has none
     sha256: str
     cells: Callable[[int], Sequence[Any]]  # by position of the column
+    as_texts: bool = False  # cells are texts, as they are in delimited files
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -75,8 +76,14 @@ class Table:
     def strings(self, column: str, option: str = "") -> list[str]:
         """The cells of a column as text; empty cells and nulls become ""."""
         cells = self.values(column, option)
-        if self.delimiter:
-            return list(cells)
+        return list(cells) if self.delimiter or self.as_texts else self._as_texts(cells, column)
+
+    def strings_at(self, position: int) -> list[str]:
+        """The same of the column at a position, whatever it is called."""
+        cells = self.cells(position)
+        return list(cells) if self.delimiter or self.as_texts else self._as_texts(cells, self.names[position])
+
+    def _as_texts(self, cells: Sequence[Any], column: str) -> list[str]:
         texts = [_as_text(cell, self, row, column) for row, cell in enumerate(cells)]
         if (half := _HALF.search("".join(texts))) is not None:
             row = next(row for row, text in enumerate(texts) if half.group() in text)
@@ -138,8 +145,9 @@ def _is_parquet(file: Unpacked) -> bool:
 
 
 def read_labels(table: Table, column: str) -> list[bool]:
-    """A column of labels, each 0 or 1 (typed tables may also hold false and true)."""
+    """A column of labels, each 0 or 1, or false or true."""
     meaning = {"0": False, "1": True, "0.0": False, "1.0": True, 0: False, 1: True}
+    meaning |= {"false": False, "true": True}
     labels = []
     for row, cell in enumerate(table.values(column)):
         value = cell.strip() if isinstance(cell, str) else cell
@@ -249,9 +257,10 @@ def _read_delimited(
         what = "the first row is empty, so there is no header"
         raise file.error(what, 1, remedy="Put the column names in the first row")
     header = [name.strip() for name in rows[0]]
-    if len(header) == 1 and delimiter is None:
+    if len(header) == 1:
+        second = rows[1][0] if len(rows) > 1 and rows[1] else header[0]
         for other, name in DELIMITERS.items():
-            if other != mark and other in header[0]:
+            if other != mark and other in header[0] and (delimiter is None or other in second):
                 raise file.error(
                     f"the header is a single column, {header[0]!r}",
                     1,

@@ -1,14 +1,15 @@
-"""Texts and keys from the rows of a table: templates, joined columns, and their checks."""
+"""Texts, keys and fields from the rows of a table: templates, joined columns, and their checks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from pairsieve.errors import InputError
 from pairsieve.pairs import Rows
+from pairsieve.tasks.fields import Fields, check_kinds, check_places, guess_kinds, make_fields
 from pairsieve.tasks.reading import Table
 from pairsieve.tasks.task import Collection
 
@@ -46,8 +47,74 @@ def joined_template(columns: Sequence[str]) -> str:
     return BETWEEN.join(f"{{{column}}}" for column in columns)
 
 
-def collection_of(table: Table, text: Sequence[str], template: str | None, key: str | None) -> Collection:
-    """The keys and texts of a table, from a template or else joined columns; an empty text is an error."""
+def text_columns(
+    table: Table, text: Sequence[str], key: str | None, left_out: Sequence[str] = ()
+) -> list[str]:
+    """The columns of the text: those named, or with "all" every column but the key and those left out.
+
+    A name that stands twice or has braces names no column in a template, and is not among "all".
+    """
+    if list(text) != ["all"] or "all" in table.names:
+        return list(text)
+    once = [name for name in table.names if name and table.names.count(name) == 1 and not {*name} & {*"{}"}]
+    columns = [name for name in once if name not in (key, *left_out)]
+    if not columns:
+        what = f"there is no column for the text besides {', '.join(table.names)}"
+        raise table.error(what, remedy="Name the columns with `text`")
+    return columns
+
+
+def columns_of(table: Table) -> dict[str, list[str]]:
+    """Every column of a table as texts, by name; those that hold lists, objects or bytes are left out."""
+    columns: dict[str, list[str]] = {}
+    for position, name in enumerate(table.names):
+        try:
+            texts = table.strings_at(position)
+        except InputError:
+            continue
+        plain, times = name or f"column {position + 1}", 2
+        while (name := plain if times == 2 else f"{plain} ({times - 1})") in columns:
+            times += 1
+        columns[name] = texts
+    return columns
+
+
+def shared_kinds(
+    tables: Sequence[Table], keys: Sequence[str | None], given: Mapping[str, str]
+) -> dict[str, str]:
+    """The kind of every column but the keys, guessed unless it is given.
+
+    A column of both tables has one kind, guessed from the values of both.
+    """
+    values: dict[str, list[str]] = {}
+    for table in tables:
+        for name, texts in columns_of(table).items():
+            values.setdefault(name, []).extend(texts)
+    kinds = guess_kinds(values) | check_kinds(given, list(values))
+    check_places(kinds)
+    return {name: kind for name, kind in kinds.items() if name not in keys}
+
+
+def fields_of(
+    columns: Mapping[str, Sequence[str]], key: str | None, kinds: Mapping[str, str]
+) -> Fields | None:
+    """The columns as fields; None where there is at most one besides the key: the text is all there is."""
+    if len([name for name in columns if name != key]) < 2:
+        return None
+    return make_fields(columns, {name: kind for name, kind in kinds.items() if name in columns}, key)
+
+
+def collection_of(
+    table: Table,
+    text: Sequence[str],
+    template: str | None,
+    key: str | None,
+    kinds: Mapping[str, str] | None = None,
+) -> Collection:
+    """The keys, texts and fields of a table; texts by a template or else joined columns.
+
+    An empty text is an error. kinds: of the fields; what it leaves open is guessed.
+    """
     keys = keys_of(table, key)
     columns = parse_template(template)[1] if template else list(text)
     texts = from_template(table, template) if template else joined_columns(table, columns, "`text`")
@@ -61,7 +128,7 @@ def collection_of(table: Table, text: Sequence[str], template: str | None, key: 
                 remedy="Fill the text in, remove the row, or name further columns with "
                 + ("`template`" if template else "`text`"),
             )
-    return Collection(keys, texts)
+    return Collection(keys, texts, fields_of(columns_of(table), key, kinds or {}))
 
 
 def parse_template(template: str, option: str = "`template`") -> tuple[list[str], list[str]]:

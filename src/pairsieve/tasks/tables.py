@@ -6,8 +6,8 @@ file, the row, the column or key, and the way out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ import numpy as np
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace
+from pairsieve.tasks.canonical import canonical_table
 from pairsieve.tasks.labelled_pairs import LabelledPairs, read_labelled_pairs
 from pairsieve.tasks.reading import Table, read_table
-from pairsieve.tasks.records import collection_of, joined_template
+from pairsieve.tasks.records import collection_of, joined_template, shared_kinds, text_columns
 from pairsieve.tasks.task import RELATIONS, Task, split_of
 from pairsieve.tasks.truth import (
     closure,
@@ -50,6 +51,7 @@ def tables_task(
     text: Sequence[str] = (),
     template: str | None = None,
     key: str | None = None,
+    kinds: Mapping[str, str] | None = None,
     matches: Path | str | Table | None = None,
     labels: Path | str | Table | None = None,
     relation: str | None = None,
@@ -62,6 +64,8 @@ def tables_task(
 ) -> Task:
     """A task from a user's own table or two; a `Side` in place of a path has its own columns and ways.
 
+    text: columns of the text, joined by " | "; ["all"] is every column but the key. kinds: {column: kind} for
+    fields whose kind is guessed wrongly.
     matches: every matching pair (the truth; closed transitively within one table). labels: some pairs with
     labels. split: shares such as "50/25/25", or "none" for one split `all`; the default is 50/25/25 with
     matches and none without. Splits never separate a stated pair.
@@ -74,8 +78,13 @@ def tables_task(
         _opened(side.path, encoding=side.encoding, delimiter=side.delimiter, quotes=side.quotes)
         for side in sides
     ]
+    sides = [_with_text(side, table) for side, table in zip(sides, tables)]
+    chosen = shared_kinds(tables, [side.key for side in sides], kinds or {})
+    left_out = [name for name, kind in chosen.items() if kind == "ignore"]
+    columns = [text_columns(table, side.text, side.key, left_out) for table, side in zip(tables, sides)]
     collections = [
-        collection_of(table, side.text, side.template, side.key) for table, side in zip(tables, sides)
+        collection_of(table, text, side.template, side.key, chosen)
+        for table, text, side in zip(tables, columns, sides)
     ]
     one, other = collections[0], collections[-1]
     space: PairSpace = CrossPairs(len(one), len(other)) if len(sides) == 2 else AllPairs(len(one))
@@ -123,7 +132,7 @@ def tables_task(
         "loader": "tables",
         "seed": seed,
         "split": shares,
-        "text": [side.template or joined_template(side.text) for side in sides],
+        "text": [side.template or joined_template(text) for side, text in zip(sides, columns)],
         "keys": [side.key or "row number from 0" for side in sides],
         "files": [table.provenance() for table in files],
     }
@@ -132,7 +141,14 @@ def tables_task(
 
 
 def _opened(source: Path | str | Table, **ways: Any) -> Table:
-    return source if isinstance(source, Table) else read_table(Path(source), **ways)
+    return canonical_table(source if isinstance(source, Table) else read_table(Path(source), **ways))
+
+
+def _with_text(side: Side, table: Table) -> Side:
+    """A side that says nothing of its text reads the column `text`, or, where there is none, every column."""
+    if side.text or side.template:
+        return side
+    return replace(side, text=("text",) if "text" in table.names else ("all",))
 
 
 def _words(source: Path | str | Table) -> str:
@@ -152,7 +168,7 @@ def _side(side: Path | str | Side, shared: Side) -> Side:
         raise InputError(what, where="`text`, `template`", remedy=remedy)
     return Side(
         side.path,
-        text or (() if template else ("text",)),
+        text,
         template,
         side.key if side.key is not None else shared.key,
         side.encoding or shared.encoding,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, is_member
+from pairsieve.tasks.fields import Fields, StoredFields
 
 RELATIONS = {
     "equivalence": "one collection; matching is symmetric and transitive (duplicates)",
@@ -23,16 +24,36 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True)
 class Collection:
-    """Texts with keys, in order: row number r has key `keys[r]` and text `texts[r]`."""
+    """Texts with keys, in order: row number r has key `keys[r]` and text `texts[r]`.
+
+    `fields` are the columns of the table that the texts were rendered from; None for plain texts.
+    """
 
     keys: Sequence[str]
     texts: Sequence[str]
+    columns: Fields | StoredFields | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", tuple(self.keys))
         object.__setattr__(self, "texts", tuple(self.texts))
         if len(self.keys) != len(self.texts):
             raise ValueError(f"{len(self.keys):,} keys but {len(self.texts):,} texts")
+        if isinstance(self.columns, Fields) and len(self.columns) != len(self.keys):
+            raise ValueError(f"{len(self.keys):,} keys but {len(self.columns):,} rows of fields")
+
+    def __repr__(self) -> str:
+        fields = "" if self.columns is None else f", fields {', '.join(self.columns.kinds)}"
+        return f"<Collection of {len(self):,} texts{fields}>"
+
+    @cached_property
+    def fields(self) -> Fields | None:
+        """The fields, read from disk the first time they are asked for."""
+        return self.columns.load() if isinstance(self.columns, StoredFields) else self.columns
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """{column: kind} of the fields; empty for plain texts."""
+        return {} if self.columns is None else dict(self.columns.kinds)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -40,11 +61,12 @@ class Collection:
     def take(self, rows: Ids) -> Collection:
         """The rows given, in that order."""
         numbers = rows.tolist()
-        return Collection([self.keys[r] for r in numbers], [self.texts[r] for r in numbers])
+        fields = None if self.fields is None else self.fields.take(rows)
+        return Collection([self.keys[r] for r in numbers], [self.texts[r] for r in numbers], fields)
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 over keys and texts, each preceded by its length in bytes."""
+        """sha256 over keys and texts, each preceded by its length in bytes; fields have their own."""
         digest = hashlib.sha256()
         for strings in (self.keys, self.texts):
             encoded = [string.encode() for string in strings]
@@ -79,12 +101,17 @@ class Split:
             )
         if self.space.symmetric and self.left is not self.right:
             raise ValueError(f"split {self.name}: all pairs of one collection need one collection, not two")
-        for field in ("positives", "stated_negatives"):
-            ids = getattr(self, field)
+        for known in ("positives", "stated_negatives"):
+            ids = getattr(self, known)
             if len(ids) and not (self.space.contains(ids).all() and (np.diff(ids) > 0).all()):
-                raise ValueError(f"split {self.name}: {field} must be sorted, distinct pairs of its space")
+                raise ValueError(f"split {self.name}: {known} must be sorted, distinct pairs of its space")
         if is_member(self.stated_negatives, self.positives).any():
             raise ValueError(f"split {self.name}: a pair stands in positives and in stated_negatives")
+
+    def __repr__(self) -> str:
+        sides = f"{len(self.left):,}" + ("" if self.space.symmetric else f" × {len(self.right):,}")
+        known = f", {len(self.positives):,} positive" if self.has_truth or len(self.positives) else ""
+        return f"<Split {self.name}: {sides} texts, {self.space.size:,} pairs{known}>"
 
     @property
     def ratio(self) -> float | None:
@@ -122,6 +149,10 @@ class Task:
             if split.space.symmetric != (self.relation == "equivalence"):
                 raise ValueError(f"split {name}: the relation {self.relation} does not fit its pair space")
 
+    def __repr__(self) -> str:
+        splits = "; ".join(repr(split)[7:-1] for split in self.splits.values())
+        return f"<Task {self.name} ({self.relation}): {splits}>"
+
     @cached_property
     def fingerprint(self) -> str:
         """sha256 over the relation and the contents of the splits; the task's name is not part of it."""
@@ -129,6 +160,7 @@ class Task:
         for name in sorted(self.splits):
             split = self.splits[name]
             head = [name, split.space, split.has_truth, split.left.fingerprint, split.right.fingerprint]
+            head += [side.columns.fingerprint for side in (split.left, split.right) if side.columns]
             digest.update(f"{head}\n".encode())
             for ids in (split.positives, split.stated_negatives):
                 digest.update(f"{len(ids)}\n".encode() + ids.astype("<i8").tobytes())

@@ -1,0 +1,97 @@
+"""Numbers and dates read from the texts of a column."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import date
+
+import numpy as np
+from numpy.typing import NDArray
+
+Texts = Sequence[str | None]
+Floats = NDArray[np.float64]
+
+_AROUND = " \t\r\n()[]'\",;."  # what stands around a value without being part of it
+_NUMBER = re.compile(
+    r"(?:[$€£¥]|USD|EUR|GBP)?\s*([+-]?)\s*(?:[$€£¥])?\s*"
+    r"(\d{1,3}(?:[ ,\u00a0\u202f]\d{3})+(?:\.\d+)?|\d+,\d{1,2}|\d+,\d{4,}|\d*\.?\d+(?:[eE][+-]?\d+)?|\d+\.)"
+    r"\s*(?:[$€£¥%]|USD|EUR|GBP)?"
+)
+_ISO = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?\s*\S{0,6})?")
+_COMPACT = re.compile(r"(1[5-9]\d{2}|20\d{2})(\d{2})(\d{2})")
+_PARTS = re.compile(r"(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{2})")
+_YEAR = re.compile(r"(?:c\.|ca\.|circa)?\s*(1[0-9]\d{2}|20\d{2})[a-z]?")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DAY_MONTH = re.compile(rf"(?:(\d{{1,2}})(?:st|nd|rd|th)?\.?[ -]+)?{_MONTH}[ ,-]+(\d{{4}})", re.IGNORECASE)
+_MONTH_DAY = re.compile(rf"{_MONTH}\s+(\d{{1,2}})(?:st|nd|rd|th)?,?\s+(\d{{4}})", re.IGNORECASE)
+_EPOCH = date(1970, 1, 1).toordinal()
+
+
+def as_number(text: str) -> float | None:
+    """A number as people write it: 1,234.50, $12, 12,5 or 1e3; None where the text is no number."""
+    found = _NUMBER.fullmatch(text.strip())
+    if found is None:
+        return None
+    digits = re.sub(r"[ \u00a0\u202f]", "", found.group(2))
+    if re.fullmatch(r"\d+,(\d{1,2}|\d{4,})", digits):
+        digits = digits.replace(",", ".")
+    return float(found.group(1) + digits.replace(",", ""))
+
+
+def column_numbers(texts: Texts) -> Floats:
+    """(n,) the numbers of a column; nan where a value is missing or no number."""
+    known: dict[str, float] = {}
+
+    def number(text: str) -> float:
+        value = as_number(text)
+        return np.nan if value is None else value
+
+    return np.array(
+        [np.nan if text is None else known.setdefault(text, number(text)) for text in texts], np.float64
+    )
+
+
+def column_days(texts: Texts) -> Floats:
+    """(n,) the dates of a column in days since 1970; nan where a value is missing or no date.
+
+    Where day and month could be swapped, the column's other values decide; a year alone is its first day.
+    """
+    day_first = _day_first(texts)
+    return np.array([np.nan if text is None else _days(text.strip(_AROUND), day_first) for text in texts])
+
+
+def _days(text: str, day_first: bool) -> float:
+    parts: tuple[int, int, int] | None = None
+    if found := _ISO.fullmatch(text):
+        parts = int(found[1]), int(found[3]), int(found[4])
+    elif found := _COMPACT.fullmatch(text):
+        parts = int(found[1]), int(found[2]), int(found[3])
+    elif found := _PARTS.fullmatch(text):
+        one, other, year = int(found[1]), int(found[3]), int(found[4])
+        year += 0 if year > 99 else (2000 if year < 50 else 1900)
+        parts = (year, other, one) if day_first else (year, one, other)
+    elif found := _YEAR.fullmatch(text):
+        parts = int(found[1]), 1, 1
+    elif found := _DAY_MONTH.fullmatch(text):
+        parts = int(found[3]), 1 + _MONTHS.index(found[2].lower()), int(found[1] or 1)
+    elif found := _MONTH_DAY.fullmatch(text):
+        parts = int(found[3]), 1 + _MONTHS.index(found[1].lower()), int(found[2])
+    try:
+        return np.nan if parts is None else float(date(*parts).toordinal() - _EPOCH)
+    except ValueError:  # there is no 31 February
+        return np.nan
+
+
+def _day_first(texts: Texts) -> bool:
+    """Whether dates such as 3/4/1990 begin with the day: told by a part above 12, else by the separator."""
+    dotted = False
+    for text in texts:
+        if text is not None and (found := _PARTS.fullmatch(text.strip(_AROUND))):
+            if int(found[1]) > 12:
+                return True
+            if int(found[3]) > 12:
+                return False
+            dotted = dotted or found[2] == "."
+    return dotted
