@@ -137,7 +137,7 @@ def recall_once(case: Case, wanted: float, labels: int, seed: int) -> dict[str, 
     scan, positives = case.ranking.scored.scan, case.ranking.split.positives
     guess = choose_threshold(case.expected.curve, Target("recall", wanted), or_best=True).threshold
     rng = np.random.default_rng(seed)
-    strata, expected = plan(scan, case.asked, labels, guess, case.ranking.scorer.probabilities)
+    strata, expected = plan(scan, case.asked, labels, guess, case.ranking.scorer.uncalibrated)
     drawn = draw_pairs(scan, strata, expected, case.asked, case.known.ids, rng)
     match = is_member(drawn.ids, positives)
     number = int(case.asked.audit.max(initial=0)) + 1

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.audit.calibrate import Calibration, calibrate, expected_curve
+from pairsieve.audit.calibrate import calibrate, expected_curve
 from pairsieve.audit.draws import AskedPairs, cut_ranking
 from pairsieve.audit.estimate import stratum_counts
 from pairsieve.contracts import Estimate, generator_for
@@ -37,6 +37,7 @@ from pairsieve.matches.threshold import OperatingPoint
 from pairsieve.measure.curve import Curve
 from pairsieve.measure.intervals import times_drawn
 from pairsieve.pairs import Ids, is_member, pair_rows
+from pairsieve.scorer.calibration import Calibration
 from pairsieve.tasks import Split
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.audit.calibrate import FEWEST
 from pairsieve.audit.draws import Floats, cut_ranking, draw_pairs
 from pairsieve.audit.estimate import recall_limits
 from pairsieve.audit.guarantee import CheckedList, check_precision, labels_needed, permanent_order, plan_lists
@@ -25,6 +24,7 @@ from pairsieve.matches.listing import Known
 from pairsieve.matches.ranking import Ranking
 from pairsieve.measure.curve import Curve
 from pairsieve.pairs import Ids, Scores, is_member, pair_rows
+from pairsieve.scorer.calibration import FEWEST
 from pairsieve.sources import TruthSource
 from pairsieve.tasks import Split
 
@@ -106,7 +106,7 @@ class Checker:
         mine = [at for at, each in enumerate(self.ledger.questions(purpose="audit").strategy) if each == name]
         if not mine and labels > 0:
             asked = asked_pairs(self.ledger, scan)
-            strata, wanted = plan(scan, asked, labels, guess, self.ranking.scorer.probabilities)
+            strata, wanted = plan(scan, asked, labels, guess, self.ranking.scorer.uncalibrated)
             rng = generator_for(self.seed, self.round, name)
             drawn = draw_pairs(scan, strata, wanted, asked, self.ledger.asked(), rng)
             if len(drawn.ids):

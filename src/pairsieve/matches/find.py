@@ -13,6 +13,7 @@ from pairsieve.artifacts import labels_digest
 from pairsieve.audit.draws import AskedPairs
 from pairsieve.audit.run import asked_pairs
 from pairsieve.campaign.audits import split_ledger
+from pairsieve.campaign.probability import calibration_of
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError, nearest
 from pairsieve.files import write_errors
@@ -103,7 +104,7 @@ def find_matches(
     tally = _tally(campaign, ranking, expected, point)
     bands = bands if tally is None else tally.watch(bands)
     rows, found, labelled = write_list(
-        out, bands, split, _probability(ranking, expected), known, options.texts
+        out, bands, split, _probability(campaign, round, ranking, expected), known, options.texts
     )
     if not rows:
         point = OperatingPoint(point.threshold, np.nan, np.nan)  # an empty list has no precision
@@ -401,11 +402,15 @@ def _check(
     )
 
 
-def _probability(ranking: Ranking, expected: ExpectedCurve | None) -> Callable[[Scores], Any] | None:
+def _probability(
+    campaign: Campaign, round: int, ranking: Ranking, expected: ExpectedCurve | None
+) -> Callable[[Scores], Any] | None:
     """What makes probabilities of scores; None where too few labels were drawn to call them that."""
-    if expected is None or expected.calibration is None or not expected.calibration.calibrated:
+    curve = expected.calibration if expected is not None else None
+    if curve is None and expected is not None and expected.source == "dev":
+        curve = calibration_of(campaign, round)
+    if curve is None or not curve.calibrated:
         return None
-    curve = expected.calibration
     return lambda scores: curve.probabilities(ranking.log_odds(scores))
 
 
