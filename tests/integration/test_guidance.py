@@ -5,6 +5,7 @@ import pytest
 
 from pairsieve.advice import stop_reason
 from pairsieve.campaign import Campaign, Step
+from pairsieve.campaign.figures import without_test
 from pairsieve.campaign.inference import implied_pairs
 from pairsieve.contracts import Answer
 from pairsieve.errors import SettingsError
@@ -72,6 +73,15 @@ def test_a_rule_stops_the_campaign_and_taking_it_away_goes_on(tmp_path, tiny_enc
     assert again.run().name == "finished"
     begin(tmp_path / "free", task, tiny_encoder).run()
     assert picture(tmp_path / "campaign") == picture(tmp_path / "free")
+
+
+def test_nothing_is_decided_by_the_test_split():
+    """Where test is all that is measured, an AP rule knows nothing; where dev is, it knows dev's."""
+    ap = {"average_precision": {"value": 0.9}}
+    row = {"labels": 100, "round": 3, "batch": {"labels": 40, "positives": 1}, **ap}
+    assert stop_reason("ap > 0.5", [without_test({**row, "measures": {"test": ap}})], None) == ""
+    both = {**row, "measures": {"dev": ap, "test": {}}}
+    assert stop_reason("ap > 0.5", [without_test(both)], None) == "ap > 0.5"
 
 
 def test_rules_know_the_last_batch():

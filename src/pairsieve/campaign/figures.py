@@ -113,3 +113,10 @@ def not_held_out(rows: Sequence[dict[str, Any]]) -> str:
 
 def _seal(body: str) -> str:
     return hashlib.sha256(body.encode()).hexdigest()
+
+
+def without_test(row: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a round less its average precision, where that is of the test split: nothing is decided
+    by that one."""
+    of_test = next(iter(row.get("measures", {})), "") == "test"
+    return {name: value for name, value in row.items() if not (of_test and name == "average_precision")}

@@ -26,6 +26,7 @@ from pairsieve.campaign.figures import (
     read_sealed,
     round_line,
     settings_digest,
+    without_test,
     write_sealed,
 )
 from pairsieve.campaign.inference import infer_labels, inferred_errors, not_spent, unaskable_pairs
@@ -417,8 +418,8 @@ class Campaign:
         return {row["round"]: row for row in read if row is not None}
 
     def _rows(self) -> list[dict[str, Any]]:
-        """The figures of measured rounds, in order."""
-        return [row for _, row in sorted(self.figures().items())]
+        """What advice and stop rules may read of measured rounds, in order."""
+        return [without_test(row) for _, row in sorted(self.figures().items())]
 
     def stale_rounds(self) -> dict[int, str]:
         """Measured rounds whose figures are of other labels or settings than stand here now: round -> why."""
@@ -460,7 +461,7 @@ class Campaign:
     def status(self) -> dict[str, Any]:
         """Where the campaign stands, as `pairsieve status --json` prints it."""
         step, settings, figures = self.step(), self.settings, self.figures()
-        stale = self.stale_rounds()
+        stale, infers = self.stale_rounds(), settings.transitivity
         rounds, labels, positives = [], 0, 0
         for count in self._counts():
             labels, positives = labels + count.labelled, positives + count.positives
@@ -474,7 +475,6 @@ class Campaign:
                     row[name] = sealed
             rounds.append(row)
         named = ("task", "split", "strategy", "encoder", "learner", "seed")
-        inferring = settings.transitivity and bool(rounds)
         states = {"finished": "finished", "stopped": "stopped", "label": "waiting"}
         return {
             "campaign": str(self.folder),
@@ -483,7 +483,7 @@ class Campaign:
             "state": states.get(step.name, "ready"),
             "next": {"step": step.name, "round": step.round, "waiting": step.waiting},
             **({"reason": step.reason} if step.reason else {}),
-            **({"inferred": inferred_errors(self.ledger, self.split.space).as_json()} if inferring else {}),
+            **({"inferred": inferred_errors(self.ledger, self.split.space).as_json()} if infers else {}),
             "rounds": rounds,
         }
 
