@@ -104,7 +104,7 @@ def _count(run: Run, setup: Setup, folder: Path, say: Report) -> dict[str, Any]:
 
 
 def _untrained(run: Run, setup: Setup, folder: Path, say: Report) -> dict[str, Any]:
-    """The encoder as it came: by plain cosines, or, with a recipe, by the score that it gives without labels."""
+    """The encoder as it came: by plain cosines, or, with a recipe, by its score without labels."""
     figures: list[Figure] = []
     if run.recipe:
         begun = replace(run, strategy="uncertainty", seed_set="static", schedule=PAPER_SCHEDULE)

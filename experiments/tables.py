@@ -210,7 +210,17 @@ def recipes_table(rows: Rows) -> Table | None:
         ours, our_precision = (rows.untrained(name, split=split, recipe="best") for name in names)
         if ap:
             gain = f"{ours.value - ap.value:+.4f}" if ours else "-"
-            line = ["0", split, "-", ap.text(), _text(ours), gain, "-", _text(precision), _text(our_precision)]
+            line = [
+                "0",
+                split,
+                "-",
+                ap.text(),
+                _text(ours),
+                gain,
+                "-",
+                _text(precision),
+                _text(our_precision),
+            ]
             lines.append(tuple(line))
     for split, schedule in product(("dev", "test"), sorted({v[3] for v in rows.variants()}, reverse=True)):
         aps, precisions = (
