@@ -209,19 +209,9 @@ def recipes_table(rows: Rows) -> Table | None:
         ap, precision = (rows.untrained(name, split=split) for name in names)
         ours, our_precision = (rows.untrained(name, split=split, recipe="best") for name in names)
         if ap:
-            gain = f"{ours.value - ap.value:+.4f}" if ours else "-"
-            line = [
-                "0",
-                split,
-                "-",
-                ap.text(),
-                _text(ours),
-                gain,
-                "-",
-                _text(precision),
-                _text(our_precision),
-            ]
-            lines.append(tuple(line))
+            lead = f"{ours.value - ap.value:+.4f}" if ours else "-"
+            line = ["0", split, "-", ap.text(), _text(ours), lead, "-"]
+            lines.append((*line, _text(precision), _text(our_precision)))
     for split, schedule in product(("dev", "test"), sorted({v[3] for v in rows.variants()}, reverse=True)):
         aps, precisions = (
             [rows.by_round(("uncertainty", r, "static", schedule), m, split=split) for r in ("paper", "best")]

@@ -66,37 +66,48 @@ class CheckedList:
     waiting: int = 0  # labels asked for and not yet given
 
 
+def _chance(pairs: int, labels: ArrayLike, failures: ArrayLike, precision: float) -> Floats:
+    """How likely so few non-matches among the labels are, if the pairs left are just not precise enough."""
+    from scipy.stats import hypergeom
+
+    n, x = np.asarray(labels), np.asarray(labels) - np.asarray(failures)
+    fewest = np.ceil(precision * (pairs - n) - 1e-9) - 1  # matches left, one too few
+    chance: Floats = np.where(n < pairs, hypergeom.sf(x - 1, pairs, np.maximum(fewest, 0) + x, n), 0.0)
+    return chance
+
+
 @lru_cache(maxsize=4096)
 def allowed_failures(pairs: int, sample: int, precision: float, confidence: float = 0.95) -> int:
     """Most non-matches among `sample` labels of a list of `pairs` with which it passes; -1: it cannot."""
-    from scipy.stats import hypergeom
-
-    left = pairs - sample
-    if left <= 0:
+    if sample >= pairs:
         return sample
-    fewest = int(np.ceil(precision * left - 1e-9)) - 1  # matches left, one too few
-    failures = -1
-    while failures < sample:
-        x = sample - failures - 1
-        if hypergeom.sf(x - 1, pairs, fewest + x, sample) > 1.0 - confidence:
-            break
-        failures += 1
-    return failures
+    passes = _chance(pairs, sample, np.arange(sample + 1), precision) <= 1.0 - confidence
+    return int(np.argmin(passes)) - 1 if not passes.all() else sample
 
 
 @lru_cache(maxsize=4096)
 def sample_size(pairs: int, failures: int, precision: float, confidence: float = 0.95) -> int:
     """The fewest labels of a list that may hold so many non-matches; all its pairs where it takes them."""
+    # Of a very long list; a shorter one takes a few more, as the promise is of the pairs left.
+    least = _of_long_list(failures, precision, confidence)
+    if least >= pairs:
+        return pairs
+    labels = np.arange(least, min(pairs, 2 * least + 20) + 1)
+    passes = _chance(pairs, labels, failures, precision) <= 1.0 - confidence
+    return int(labels[np.argmax(passes)]) if passes.any() else pairs
+
+
+@lru_cache(maxsize=256)
+def _of_long_list(failures: int, precision: float, confidence: float) -> int:
     from scipy.stats import binom
 
-    labels = (
-        failures + 1
-    )  # in a very long list; a shorter one takes a few more, for the promise is of the rest
-    while binom.cdf(failures, labels, 1.0 - precision) > 1.0 - confidence and labels < pairs:
-        labels += 1
-    while labels < pairs and allowed_failures(pairs, labels, precision, confidence) < failures:
-        labels += 1
-    return min(labels, pairs)
+    most = int(min((failures + 5) * 5 / max(1.0 - precision, 1e-6), 10_000_000))
+    low, high = failures + 1, most
+    while low < high:
+        middle = (low + high) // 2
+        enough = binom.cdf(failures, middle, 1.0 - precision) <= 1.0 - confidence
+        low, high = (low, middle) if enough else (middle + 1, high)
+    return low
 
 
 def plan_lists(
@@ -135,12 +146,19 @@ def _rounded(pairs: float) -> int:
     return int(max(np.round(pairs / step) * step, 1.0))
 
 
-def _expected_gain(size: Floats, share: Floats, plan: Plan, precision: float, confidence: float) -> float:
-    """Matches in the list shown over those in the best list, on average over errors of the expectation."""
+@lru_cache(maxsize=1)
+def _errors() -> Floats:
+    """By how much the expected log-odds may be wrong: quantiles of Student's t."""
     from scipy.stats import t
 
+    errors: Floats = SPREAD * t.ppf((np.arange(SCENARIOS) + 0.5) / SCENARIOS, FREEDOM)
+    return errors
+
+
+def _expected_gain(size: Floats, share: Floats, plan: Plan, precision: float, confidence: float) -> float:
+    """Matches in the list shown over those in the best list, on average over errors of the expectation."""
     places = plan.places
-    error = SPREAD * t.ppf((np.arange(SCENARIOS) + 0.5) / SCENARIOS, FREEDOM)
+    error = _errors()
     every = np.unique(np.concatenate([places, np.searchsorted(size, np.geomspace(1, size[-1], 80))]))
     every = every[(every < len(size)) & (size[every] >= 1)]
     width = np.diff(size[every], prepend=0.0)
