@@ -27,18 +27,18 @@ How often what is printed holds. Written by `python -m experiments.bench.promise
 
 COVERAGE = """## Intervals from drawn labels
 
-A ranking of 200,000 pairs with known truth; labels are drawn, answered and estimated as an audit does. Coverage:
-the share of repeats in which the 95 % limits hold the truth; the lowest of nine figures is given (precision;
-matches, matches left, recall and AP, over all pairs and within reach). The last three columns: truth, mean
-value, mean width of the interval. Made by `python -m experiments.bench.audit_coverage`."""
+A ranking of 200,000 pairs with known truth; labels are drawn, answered and estimated as an audit does.
+Coverage: the share of repeats in which the 95 % limits hold the truth; the lowest of nine figures is given
+(precision; matches, matches left, recall and AP, over all pairs and within reach). The last three columns:
+truth, mean value, mean width of the interval. Made by `python -m experiments.bench.audit_coverage`."""
 
 LISTS = """## Lists with a precision or recall
 
-Checks of finished campaigns with at most 100 labels at 95 % confidence, 20 with other random pairs each. Shown:
-the share of checks in which a list was shown to be good enough. Kept: of these, the share that is, on the pairs
-nobody labelled (a recall: of all matches, and of those within reach, which is what is promised). Found: median
-recall (of a recall asked: precision) over that of the best threshold, which knows the truth; 0 where nothing was
-shown. Made by `python -m experiments.bench.promises --task TASK …`."""
+Checks of finished campaigns with at most 100 labels at 95 % confidence, 20 with other random pairs each.
+Shown: the share of checks in which a list was shown to be good enough. Kept: of these, the share that is, on
+the pairs nobody labelled (a recall: of all matches, and of those within reach, which is what is promised).
+Found: median recall (of a recall asked: precision) over that of the best threshold, which knows the truth; 0
+where nothing was shown. Made by `python -m experiments.bench.promises --task TASK …`."""
 
 PROBABILITIES = """## Probabilities
 
