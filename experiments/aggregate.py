@@ -92,9 +92,12 @@ class Rows:
             (r.labels for r in self._of(variant, "positives_found", "distinct", split="train")), default=0
         )
 
-    def untrained(self, measure: str, counting: str = "distinct") -> Mean | None:
-        split = self.experiment.split
-        return mean_of(self.where(model="untrained", measure=measure, counting=counting, split=split))
+    def untrained(
+        self, measure: str, counting: str = "distinct", split: str = "", recipe: str = ""
+    ) -> Mean | None:
+        """The encoder as it came: by plain cosines, or by the score of a recipe."""
+        of = {"split": split or self.experiment.split, "recipe": recipe}
+        return mean_of(self.where(model="untrained", measure=measure, counting=counting, **of))
 
     def _of(
         self, variant: tuple[str, str, str, str], measure: str, counting: str, **more: object

@@ -81,6 +81,7 @@ class Experiment:
         found: list[Run] = [Run(model="data")] if self.statistics else []
         if self.untrained:
             found.append(Run(model="untrained"))
+            found += [Run(model="untrained", recipe="best")] if "best" in self.recipes else []
         every = product(seeds, self.schedules, self.strategies, self.recipes, self.seed_sets, self.models)
         for seed, schedule, strategy, recipe, seed_set, model in every:
             run = Run(

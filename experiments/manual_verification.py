@@ -53,14 +53,18 @@ def verify_by_hand(
     near_labels, random_labels = (
         [given[int(i)] for i in ids if int(i) in given] for ids in (asked.near, asked.random)
     )
+    # All pairs can be counted here: how many far ones reach the threshold is known, not estimated.
+    reaching = int(scan.count_reaching(np.array([threshold], np.float32))[0])
+    far = float(max(reaching - asked.true_positives - asked.false_near, 0.0))
+    exact = far == 0 or len(random_labels) > 0
     found[f"{name}_corrected"] = corrected_precision(
         asked.true_positives,
         asked.false_near,
-        asked.false_random,
+        far if exact else asked.false_random,
         near_labels,
-        random_labels,
+        random_labels if far or not exact else [],
         generator_for(seed, 0, "corrected"),
-        random_weight=asked.random_weight,
+        random_weight=1.0 if exact else asked.random_weight,
     )
     return found
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.definitions import ALL_STATED, MATCHED, Run, split_recipe
+from experiments.definitions import ALL_STATED, MATCHED, PAPER_SCHEDULE, Run, split_recipe
 from experiments.manual_verification import verify_by_hand
 from experiments.setup import MEASURED_SPLITS, Setup
 from pairsieve.artifacts import ArtifactStore, file_digest, key_digest
@@ -103,7 +103,16 @@ def _count(run: Run, setup: Setup, folder: Path, say: Report) -> dict[str, Any]:
 
 
 def _untrained(run: Run, setup: Setup, folder: Path, say: Report) -> dict[str, Any]:
+    """The encoder as it came: by plain cosines, or, with a recipe, by its score without labels."""
     figures: list[Figure] = []
+    if run.recipe:
+        begun = replace(run, strategy="uncertainty", seed_set="static", schedule=PAPER_SCHEDULE)
+        campaign = open_campaign(begun, setup, folder)
+        for split in setup.measurable():
+            scan = campaign.score(campaign.task.splits[split.name], 0).scan
+            found, _ = exact_figures(scan, split.positives, split.stated_negatives)
+            figures += _figures_of(found.as_json(), 0, 0, split.name)
+        return {"figures": figures, "learner": ""}
     for split in setup.measurable():
         scan = setup.scan(split)
         found, _ = exact_figures(scan, split.positives, split.stated_negatives)

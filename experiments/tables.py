@@ -204,10 +204,18 @@ def recipes_table(rows: Rows) -> Table | None:
     ]
     head += ["paper's recipe: P@R20", "best: P@R20"]
     lines = []
+    names = ("average_precision", "precision_at_recall_0.2")
+    for split in ("dev", "test"):
+        ap, precision = (rows.untrained(name, split=split) for name in names)
+        ours, our_precision = (rows.untrained(name, split=split, recipe="best") for name in names)
+        if ap:
+            lead = f"{ours.value - ap.value:+.4f}" if ours else "-"
+            line = ["0", split, "-", ap.text(), _text(ours), lead, "-"]
+            lines.append((*line, _text(precision), _text(our_precision)))
     for split, schedule in product(("dev", "test"), sorted({v[3] for v in rows.variants()}, reverse=True)):
         aps, precisions = (
             [rows.by_round(("uncertainty", r, "static", schedule), m, split=split) for r in ("paper", "best")]
-            for m in ("average_precision", "precision_at_recall_0.2")
+            for m in names
         )
         for labels in sorted(aps[0].keys() & aps[1].keys()):
             a, b = (by[labels] for by in aps)

@@ -24,12 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.audit.draws import AskedPairs, Strata, allocate, reach_rank, strata_from_counts, whole_labels
-from pairsieve.audit.estimate import AnswerErrors, AuditResult, estimate, stratum_counts
+from pairsieve.audit.errors import AnswerErrors
+from pairsieve.audit.estimate import AuditResult, estimate, stratum_counts
 from pairsieve.contracts import Estimate
 from pairsieve.progress import tracked
 
 PAIRS, MATCHES, LISTED = 200_000, 140, 150
-DRAWS = 600  # behind an interval; the product takes 2000
+DRAWS = 400  # behind an interval; the product takes 2000
 WRONG = 0.05
 
 
@@ -180,7 +181,7 @@ def estimated_once(case: Case, labels: int, rng: np.random.Generator) -> tuple[A
     ranks = np.searchsorted(-scores, -asked.scores, side="right").astype(np.float64)
     errors = None
     if case.errors == "known":
-        errors = AnswerErrors(case.wrong, np.inf)
+        errors = AnswerErrors(case.wrong)
     elif case.errors == "estimated":
         differ = int(rng.binomial(200, 2 * case.wrong * (1 - case.wrong)))
         errors = AnswerErrors.from_disagreements(differ, 200)

@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from pairsieve.audit.calibrate import Calibration, calibrate, expected_curve
+from pairsieve.audit.calibrate import calibrate, expected_curve
 from pairsieve.numeric import sigmoid
+from pairsieve.scorer.calibration import Calibration
 
 PAIRS, FIRST, TOP, BOTTOM = 56_000_000, 300, 8.0, -12.0
 

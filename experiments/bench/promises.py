@@ -28,7 +28,7 @@ import numpy as np
 from pairsieve import create_campaign
 from pairsieve.audit.draws import AskedPairs, cut_ranking, draw_pairs
 from pairsieve.audit.estimate import recall_limits
-from pairsieve.audit.guarantee import candidate_lists, check_precision, permanent_order
+from pairsieve.audit.guarantee import check_precision, permanent_order, plan_lists
 from pairsieve.audit.run import asked_pairs, plan
 from pairsieve.campaign import Campaign
 from pairsieve.matches.calibration import ExpectedCurve, from_labels
@@ -61,53 +61,65 @@ class Case:
         return Case(f"{campaign.task.name} {len(known.ids)}", ranking, known, asked, expected)
 
 
-def precision_once(case: Case, wanted: float, labels: int, seed: int) -> dict[str, float]:
-    """One check of a precision, on pairs nobody labelled."""
-    curve = case.expected.unlabelled
-    assert curve is not None
-    found = curve.true_positives + curve.false_positives
-    few = found <= 2_000_000
-    places = candidate_lists(found[few], curve.precision[few], wanted, labels)
-    ids, scores = unlabelled(case, float(curve.thresholds[places[-1]]) if len(places) else 2.0)
-    order = permanent_order(ids, seed)
-    first = np.argsort(order)
-    ids, scores, order = ids[first], scores[first], order[first]
-    match = is_member(ids, case.ranking.split.positives)
-    sizes = np.array([int((scores >= curve.thresholds[place]).sum()) for place in places], np.int64)
-    keep = np.unique(sizes, return_index=True)[1] if len(sizes) else np.empty(0, np.int64)
-    keep = keep[sizes[keep] > 0]
-    asked: set[int] = set()
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A precision that is asked of a case: the plan of its check, the pairs in question, the best list."""
 
-    def draw(threshold: float, count: int) -> Any:
-        here = np.flatnonzero(scores >= np.float32(threshold))[:count]
-        return ids[here], order[here], scores[here]
+    wanted: float
+    thresholds: Any  # (k,) of the candidate lists
+    sizes: Any  # (k,)
+    failures: int
+    ids: Any  # (n,) pairs nobody labelled, down to the last list
+    scores: Any
+    match: Any
+    best: float  # matches in the best list with that precision
+
+    @staticmethod
+    def of(case: Case, wanted: float, labels: int) -> Asked:
+        curve = case.expected.unlabelled
+        assert curve is not None
+        found = curve.true_positives + curve.false_positives
+        few = found <= 2_000_000
+        plan = plan_lists(found[few], curve.precision[few], wanted, labels)
+        thresholds = curve.thresholds[plan.places]
+        ids, scores = unlabelled(case, float(thresholds[-1]) if len(thresholds) else 2.0)
+        sizes = np.array([int((scores >= at).sum()) for at in thresholds], np.int64)
+        sizes, keep = np.unique(sizes, return_index=True)
+        thresholds, sizes = thresholds[keep][sizes > 0], sizes[sizes > 0]
+        match = is_member(ids, case.ranking.split.positives)
+        return Asked(wanted, thresholds, sizes, plan.failures, ids, scores, match, best_recall(case, wanted))
+
+
+def precision_once(asked: Asked, labels: int, seed: int) -> dict[str, float]:
+    """One check of a precision, on pairs nobody labelled."""
+    first = np.argsort(permanent_order(asked.ids, seed))
+    ids, scores, match = asked.ids[first], asked.scores[first], asked.match[first]
+    truth = dict(zip(ids.tolist(), match.tolist()))
+    seen: set[int] = set()
 
     def ask(pairs: Any) -> Any:
-        asked.update(pairs.tolist())
-        return is_member(pairs, case.ranking.split.positives).astype(np.int8)
+        seen.update(pairs.tolist())
+        return np.array([truth[pair] for pair in pairs.tolist()], np.int8)
 
-    thresholds = curve.thresholds[places][keep]
     result = check_precision(
-        [float(each) for each in thresholds],
-        sizes[keep].tolist(),
-        curve.precision[places][keep].tolist(),
-        draw,
+        [float(each) for each in asked.thresholds],
+        asked.sizes.tolist(),
+        asked.failures,
+        lambda threshold, count: ids[scores >= np.float32(threshold)][:count],
         ask,
-        wanted,
+        asked.wanted,
         labels,
     )
-    best = best_recall(case, wanted)
     if not result.certified:
-        return {"shown": 0.0, "kept": np.nan, "found": np.nan, "labels": result.labels, "best": best}
-    at = thresholds[result.certified - 1]
-    left = (scores >= at) & ~np.isin(ids, list(asked))
-    kept = float(match[left].mean() >= wanted) if left.any() else 1.0
+        return {"shown": 0.0, "kept": np.nan, "found": np.nan, "labels": result.labels}
+    listed = scores >= asked.thresholds[result.certified - 1]
+    looked = np.isin(ids, list(seen))
+    left = listed & ~looked
     return {
         "shown": 1.0,
-        "kept": kept,
-        "found": float((match & (scores >= at)).sum()) / best if best else 1.0,
+        "kept": float(match[left].mean() >= asked.wanted) if left.any() else 1.0,
+        "found": float((match & (listed | looked)).sum()) / asked.best if asked.best else 1.0,
         "labels": result.labels,
-        "best": best,
     }
 
 
@@ -142,7 +154,7 @@ def recall_once(case: Case, wanted: float, labels: int, seed: int) -> dict[str, 
     scan, positives = case.ranking.scored.scan, case.ranking.split.positives
     guess = choose_threshold(case.expected.curve, Target("recall", wanted), or_best=True).threshold
     rng = np.random.default_rng(seed)
-    strata, expected = plan(scan, case.asked, labels, guess, case.ranking.scorer.probabilities)
+    strata, expected = plan(scan, case.asked, labels, guess, case.ranking.scorer.uncalibrated)
     drawn = draw_pairs(scan, strata, expected, case.asked, case.known.ids, rng)
     match = is_member(drawn.ids, positives)
     number = int(case.asked.audit.max(initial=0)) + 1
@@ -196,32 +208,37 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("promises"))
     parser.add_argument("--check-labels", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--kinds", nargs="*", default=["precision", "recall"])
     parser.add_argument("--out", type=Path, default=None)
     asked = parser.parse_args()
     rows: list[dict[str, Any]] = []
+    row: dict[str, Any]
     print(f"{'campaign':28}{'asked':>16}{'shown':>8}{'kept':>8}{'within':>8}{'found':>8}{'labels':>8}")
     for case in cases(asked):
-        for kind, values, once in (
-            ("precision", PRECISIONS, precision_once),
-            ("recall", RECALLS, recall_once),
-        ):
-            for wanted in values:
-                made = [once(case, wanted, asked.check_labels, seed) for seed in range(asked.repeats)]
-                mean = {name: [row[name] for row in made if name in row] for name in made[0]}
-                row = {
-                    "campaign": case.name,
-                    "asked": f"{kind} {wanted:g}",
-                    **{name: _mean(mean.get(name, [])) for name in ("shown", "kept", "within", "labels")},
-                    "found": _median(mean["found"]),
-                }
+        for kind in asked.kinds:
+            for wanted in PRECISIONS if kind == "precision" else RECALLS:
+                row = {"campaign": case.name, "asked": f"{kind} {wanted:g}"}
+                row |= repeated(case, kind, wanted, asked.check_labels, asked.repeats)
                 rows.append(row)
+                names = ("shown", "kept", "within", "found", "labels")
                 cells = "".join(
-                    f"{row[name]:8.3f}" if row[name] is not None else f"{'-':>8}"
-                    for name in ("shown", "kept", "within", "found", "labels")
+                    f"{row[name]:8.3f}" if row[name] is not None else f"{'-':>8}" for name in names
                 )
                 print(f"{row['campaign']:28}{row['asked']:>16}{cells}", flush=True)
-    if asked.out:
-        asked.out.write_text(json.dumps(rows, indent=1) + "\n")
+        if asked.out:
+            asked.out.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def repeated(case: Case, kind: str, wanted: float, labels: int, repeats: int) -> dict[str, float | None]:
+    """The figures over `repeats` checks."""
+    if kind == "precision":
+        prepared = Asked.of(case, wanted, labels)
+        made = [precision_once(prepared, labels, seed) for seed in range(repeats)]
+    else:
+        made = [recall_once(case, wanted, labels, seed) for seed in range(repeats)]
+    columns = {name: [row[name] for row in made if name in row] for name in made[0]}
+    means = {name: _mean(columns.get(name, [])) for name in ("shown", "kept", "within", "labels")}
+    return means | {"found": _median(columns["found"])}
 
 
 def _mean(values: list[float]) -> float | None:

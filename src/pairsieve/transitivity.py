@@ -1,9 +1,11 @@
 """Labels that follow by transitivity from the labels given, and the contradictions among those.
 
 In an equivalence relation (duplicates inside one collection) two rules hold. Texts joined by a path of
-matches match. Two such groups with one "no match" between them have no match between them at all. Everything
-here is computed from the current labels alone. A "no match" inside a group of matches is a contradiction;
-nothing is inferred from that group until somebody has looked at the chain that makes it.
+matches match. Two such groups with a "no match" between them have no match between them at all. Answers can
+be wrong, and one wrong "no match" between two groups would speak for every pair between them: two witnesses
+are asked for. Everything here is computed from the current labels alone. A "no match" inside a group of
+matches is a contradiction; nothing is inferred from that group until somebody has looked at the chain that
+makes it.
 
 Directed relations and pairs of two collections are not transitive, and are refused.
 """
@@ -23,6 +25,7 @@ from pairsieve.pairs import AllPairs, Ids, Mask, PairSpace, Rows, is_member, pai
 Labels = NDArray[np.int8]
 
 MATCH, NO_MATCH, OPEN = 1, 0, -1
+WITNESSES = 2  # "no match" labels between two groups from which every pair between them follows
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +33,8 @@ class Groups:
     """The texts that labels speak of, in groups joined by matches, and the groups kept apart.
 
     `texts` (t,) are sorted row numbers, `group` (t,) their group. `apart` (k,) are sorted keys of two groups
-    with a "no match" between them, `witness` (k,) the smallest such pair. `torn` (g,) marks groups with a
-    contradiction inside.
+    with enough "no match" labels between them, `witness` (k,) the smallest such pair. `torn` (g,) marks
+    groups with a contradiction inside.
     """
 
     positives: Ids  # sorted
@@ -116,7 +119,7 @@ class Contradiction:
     also: int = 0  # other "no match" labels inside the same group, where one stands for all
 
 
-def grouped(space: PairSpace, positive_ids: Ids, negative_ids: Ids) -> Groups:
+def grouped(space: PairSpace, positive_ids: Ids, negative_ids: Ids, witnesses: int = WITNESSES) -> Groups:
     """The groups that labelled pairs (ids in any order) make of the texts of one collection."""
     from scipy.sparse.csgraph import connected_components
 
@@ -132,13 +135,21 @@ def grouped(space: PairSpace, positive_ids: Ids, negative_ids: Ids) -> Groups:
     torn = np.zeros(count, dtype=bool)
     torn[one[one == other]] = True
     keys = pair_ids(np.minimum(one, other), np.maximum(one, other))[one != other]
-    apart, first = np.unique(keys, return_index=True)  # negatives are sorted: the first is the smallest
-    return Groups(positives, negatives, texts, group, apart, negatives[one != other][first], torn)
+    # Negatives are sorted: the first is the smallest.
+    apart, first, count_between = np.unique(keys, return_index=True, return_counts=True)
+    enough = count_between >= witnesses
+    witness = negatives[one != other][first[enough]]
+    return Groups(positives, negatives, texts, group, apart[enough], witness, torn)
 
 
-def implied(space: PairSpace, ids: Ids, positive_ids: Ids, negative_ids: Ids) -> Implied:
-    """What follows for the pairs `ids` (n,) from the labelled pairs, in O((n + labels) log labels)."""
-    groups = grouped(space, positive_ids, negative_ids)
+def implied(
+    space: PairSpace, ids: Ids, positive_ids: Ids, negative_ids: Ids, witnesses: int = WITNESSES
+) -> Implied:
+    """What follows for the pairs `ids` (n,) from the labelled pairs, in O((n + labels) log labels).
+
+    witnesses: "no match" labels between two groups that it takes to keep them apart.
+    """
+    groups = grouped(space, positive_ids, negative_ids, witnesses)
     ids = np.asarray(ids, dtype=np.int64)
     left, right = (groups.of(rows) for rows in pair_rows(ids))
     labels = np.full(len(ids), OPEN, np.int8)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from evaluating import Pairsieve, runner
 from pairsieve.campaign import Campaign
+from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.explain import MOST_LETTERS, Explanation, close_keys, explain, pieces, words_of
 from pairsieve.pairs import AllPairs, pair_rows
 from pairsieve.tasks import Collection, Task, save_task
@@ -100,7 +101,8 @@ def test_how_it_stands_among_all_pairs(sides: str, request: pytest.FixtureReques
     assert told.at_score.recall == pytest.approx((positive & reaching).sum() / positive.sum())
     assert told.truth == bool(positive[ids == pair][0])
     assert told.log_odds == pytest.approx(float(scored.scorer.log_odds(np.array([mine]))[0]))
-    assert told.probability == pytest.approx(1 / (1 + np.exp(-told.log_odds)))
+    chance = calibrated_scorer(campaign, told.round).probabilities(np.array([mine]))[0]
+    assert told.probability == pytest.approx(float(chance)) and 0 < chance < 1
 
 
 @pytest.mark.parametrize("sides", ["mine", "two_sided"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +12,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from pairsieve.campaign.questions import Inference, infer_labels
+from pairsieve.campaign import questions
+from pairsieve.campaign.questions import Inference, errors_of_checks, infer_labels, inferred_errors, not_spent
 from pairsieve.contracts import Answer
 from pairsieve.errors import LedgerError
 from pairsieve.ledger import Ledger, open_ledger
 from pairsieve.pairs import AllPairs, Ids
+from pairsieve.settings import CampaignSettings, Schedule
 from pairsieve.transitivity import Contradiction, contradictions, implied
 
 SPACE = AllPairs(6)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_asked_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "CHECKED_SHARE", 0.0)
 
 
 def pair(left: int, right: int) -> int:
@@ -123,8 +131,8 @@ def test_a_label_changed_while_we_look_is_looked_at_again(
         return write(*told)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ledger, "infer", late)
-    assert infer_labels(ledger, SPACE).inferred == 1
-    assert len(tries) == 2 and inferred(ledger) == {pair(0, 2): False}
+    assert infer_labels(ledger, SPACE).inferred == 0
+    assert len(tries) == 2 and inferred(ledger) == {}, "0 = 1 and one witness against 2 is not enough"
 
     def never(*told: object) -> int:
         raise LedgerError("always in the way")
@@ -161,3 +169,54 @@ def test_whatever_people_say_the_inferred_labels_are_those_that_follow(
         }
         assert inferred(ledger) == follows
         assert ledger.verify().ok
+
+
+def test_what_follows_no_longer_is_taken_back_though_its_chain_stands(ledger: Ledger) -> None:
+    """0 = 1 = 2, and two witnesses against 3; the second, not on the chain, is taken back."""
+    say(ledger, 1, (0, 1), (1, 2))
+    say(ledger, 0, (0, 3), (2, 3))
+    infer_labels(ledger, SPACE)
+    assert inferred(ledger) == {pair(0, 2): True, pair(1, 3): False}
+    ledger.withdraw(ids((2, 3)), "Ann", "page")
+    assert infer_labels(ledger, SPACE).withdrawn in (0, 1)
+    assert inferred(ledger) == {pair(0, 2): True}
+
+
+def test_a_share_of_what_follows_is_asked_and_says_how_many_inferred_labels_are_wrong(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(ledger, 1, (0, 1), (1, 2), (2, 3), (3, 4))
+    monkeypatch.setattr(questions, "asked_all_the_same", lambda pairs: np.isin(pairs, ids((0, 2), (0, 3))))
+    assert infer_labels(ledger, SPACE).inferred == 4  # of six pairs that follow
+    assert set(ids((0, 2), (0, 3)).tolist()) <= set(ledger.open_questions(1).tolist())
+    nothing = inferred_errors(ledger, SPACE)
+    assert (nothing.inferred, nothing.asked, nothing.high) == (4, 0, 1.0) and "not known" in str(nothing)
+    say(ledger, 1, (0, 2))
+    agreed = inferred_errors(ledger, SPACE)
+    assert (agreed.asked, agreed.differ) == (1, 0) and agreed.high == pytest.approx(0.95)
+    say(ledger, 0, (0, 3))
+    infer_labels(ledger, SPACE)
+    found = inferred_errors(ledger, SPACE)
+    assert (found.inferred, found.asked, found.differ) == (0, 2, 1), "torn; the check still counts"
+
+
+def test_inferred_labels_spend_no_budget(ledger: Ledger) -> None:
+    """15 pairs were planned and asked, 3 of them inferred: the next round asks for 3 more than planned."""
+    plan = CampaignSettings(
+        task="x", transitivity=True, schedule=Schedule(first_batch=15, growth=1.0, rounds=3)
+    )
+    say(ledger, 1, (0, 1), (1, 2), (2, 3))
+    assert infer_labels(ledger, SPACE).inferred == 3
+    assert not_spent(ledger, plan, 100, 1) == 0, "a round that was asked keeps its size"
+    assert not_spent(ledger, plan, 100, 2) == 3
+    assert not_spent(ledger, plan, 14, 2) == 1, "there are no more pairs"
+    assert not_spent(ledger, replace(plan, transitivity=False), 100, 2) == 0
+
+
+def test_a_pair_counts_as_a_check_only_if_it_followed_before_it_was_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(questions, "asked_all_the_same", lambda pairs: pairs == pair(0, 2))
+    labels = np.ones(3, bool)
+    assert errors_of_checks(SPACE, ids((0, 1), (1, 2), (0, 2)), labels, 0).asked == 1
+    assert errors_of_checks(SPACE, ids((0, 2), (0, 1), (1, 2)), labels, 0).asked == 0

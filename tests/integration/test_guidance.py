@@ -11,10 +11,10 @@ from pairsieve.pairs import AllPairs, is_member
 from synthetic_task import begin, picture, synthetic_task
 
 
-def test_what_follows_from_three_labels():
-    """0 = 1, 1 = 2, and 2 ≠ 3: so 0 = 2, 0 ≠ 3 and 1 ≠ 3 follow; nothing is said about 4."""
+def test_what_follows_from_four_labels():
+    """0 = 1, 1 = 2, and 2 ≠ 3 ≠ 0: so 0 = 2 and 1 ≠ 3 follow; nothing is said about 4."""
     space = AllPairs(5)
-    following = implied_pairs(space, space.ids([0, 1], [1, 2]), space.ids([2], [3]))
+    following = implied_pairs(space, space.ids([0, 1], [1, 2]), space.ids([0, 2], [3, 3]))
     assert following.tolist() == space.ids([0, 0, 0, 1, 1, 2], [1, 2, 3, 2, 3, 3]).tolist()
 
 

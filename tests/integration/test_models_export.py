@@ -65,7 +65,7 @@ def test_a_loaded_projection_keeps_the_name_of_its_encoder(tiny_encoder: Path, t
     assert opened.fingerprint == matcher.fingerprint
 
 
-def test_the_card_says_how_a_cosine_becomes_a_probability(tiny_encoder: Path, tmp_path: Path) -> None:
+def test_the_card_says_how_a_cosine_becomes_log_odds(tiny_encoder: Path, tmp_path: Path) -> None:
     encoder = encoder_named(tiny_encoder, device="cpu")
     ids, labels = pairs()
     matcher = learner_named("projection", encoder).fit((LEFT, RIGHT), ids, labels, rng())

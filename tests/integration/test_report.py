@@ -17,6 +17,7 @@ import pytest
 
 from evaluating import Pairsieve, runner
 from pairsieve.campaign import Campaign
+from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.contracts import Answer
 from pairsieve.pairs import AllPairs, pair_rows
 from pairsieve.report.facts import Facts, gather
@@ -184,7 +185,11 @@ def test_mistakes_are_the_worst_of_all_pairs(finished: Path, written: tuple[Fact
     first = facts.measured.false_positives[0]
     texts = dict(zip(part.left.keys, part.left.texts))
     assert (texts[first.left_key], texts[first.right_key]) == (first.left_text, first.right_text)
-    assert first.probability == pytest.approx(float(scored.scorer.probabilities(np.array([first.score]))[0]))
+    chance = calibrated_scorer(campaign, facts.model).probabilities(np.array([first.score]))[0]
+    assert first.probability == pytest.approx(float(chance))
+    rows = facts.measured.reliability
+    assert sum(row["pairs"] for row in rows) == part.space.size
+    assert sum(row["pairs"] * row["true"] for row in rows) == pytest.approx(len(part.positives))
 
 
 @pytest.mark.slow

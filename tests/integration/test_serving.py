@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from examples import examples
 from pairsieve.campaign import Campaign
+from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.errors import InputError
 from pairsieve.models.export import write_matrix
 from pairsieve.scorer import save_scorer
@@ -210,7 +211,7 @@ def test_additions_of_an_earlier_model_are_embedded_anew(
 
 
 def test_without_corrections_scores_are_the_models_cosines(tiny_encoder: Path, tmp_path: Path) -> None:
-    """The whole ranking against a product written out, and the probability against the head's formula."""
+    """The whole ranking against a product written out, and the probability against the campaign's own."""
     campaign = finished_campaign(tmp_path, tiny_encoder, **PLAIN)
     opened = Campaign(campaign)
     matcher = opened.scorer(1).matcher
@@ -225,9 +226,8 @@ def test_without_corrections_scores_are_the_models_cosines(tiny_encoder: Path, t
         assert all(m.score >= bar for m in service.match(asked, 240, bar))
     assert [m.score for m in found] == pytest.approx(sorted(cosines, reverse=True), abs=2e-6)
     assert {m.key: m.score for m in found} == pytest.approx(dict(zip(keys, cosines)), abs=2e-6)
-    for m in found[:5]:
-        logit = matcher.weight * m.score + matcher.bias
-        assert m.probability == pytest.approx(1 / (1 + math.exp(-logit)))
+    chances = calibrated_scorer(opened, 1).probabilities(np.array([m.score for m in found]))
+    assert [m.probability for m in found] == pytest.approx(chances.tolist()) and 0 < chances[0] < 1
 
 
 def test_one_split_or_a_table_can_be_searched(campaign: Path, exported: Path, tmp_path: Path) -> None:

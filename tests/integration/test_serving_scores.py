@@ -17,6 +17,7 @@ from safetensors.numpy import load_file, save_file
 
 from experiments.synthetic import synthetic_questions
 from pairsieve.campaign import Campaign
+from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.errors import InputError
 from pairsieve.matches import ListOptions, Target, find_matches
 from pairsieve.measure.curve import curve_from_scores, measure_exactly
@@ -147,7 +148,9 @@ def test_measured_exported_and_served_scores_are_the_same(trained: Trained, tmp_
         if one:  # a held text that is asked for as a text is its own first answer
             assert (np.diagonal(by_text)[first] == 1.0).all() and np.isnan(np.diagonal(by_key)).all()
         chosen = service.match_key(split.left.keys[0], ALL)
-        chances = scored.scorer.probabilities(np.array([match.score for match in chosen]))
+        chances = calibrated_scorer(trained.campaign, trained.campaign.latest()).probabilities(
+            np.array([match.score for match in chosen])
+        )
         assert [match.probability for match in chosen] == pytest.approx(chances.tolist())
 
 

@@ -158,7 +158,7 @@ def test_from_a_table_to_a_model(person: Person, tiny_encoder: Path, tmp_path: P
         list(campaign.split.left.texts)
     )
     assert np.abs(theirs @ theirs.T - np.asarray(rows) @ np.asarray(rows).T).max() < 1e-5
-    assert "probability" in (tmp_path / "model" / "README.md").read_text()
+    assert "no probabilities" in (tmp_path / "model" / "README.md").read_text()
 
 
 @pytest.mark.slow

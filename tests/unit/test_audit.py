@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import experiments.bench.audit_coverage as bench
 from pairsieve.audit import draws as drawing
 from pairsieve.audit.draws import AskedPairs, Strata, allocate, draw_pairs, strata_from_counts, whole_labels
-from pairsieve.audit.estimate import AnswerErrors, estimate, recall_limits, stratum_counts
+from pairsieve.audit.errors import AnswerErrors, errors_among
+from pairsieve.audit.estimate import estimate, recall_limits, stratum_counts
 from pairsieve.audit.run import estimate_at, plan, ranks_of
 from pairsieve.errors import InputError
 from pairsieve.measure.curve import curve_from_scores
@@ -246,12 +247,36 @@ def test_wrong_answers_are_taken_off() -> None:
     only = Strata(np.array([-2.0], np.float32), np.array([100_000]))
     asked = drawn(only, [(1000, 100, 0.01)])
     told = estimate(only, asked, -2.0, rng())
-    corrected = estimate(only, asked, -2.0, rng(), errors=AnswerErrors(0.1, np.inf))
+    corrected = estimate(only, asked, -2.0, rng(), errors=AnswerErrors(0.1))
     assert told.positives.low > 8000 and corrected.positives.value == 0 and corrected.positives.low == 0
     twice = AnswerErrors.from_disagreements(18, 100)
     assert twice.rate == pytest.approx(0.1)  # 2 · 0.1 · 0.9
     unsure = estimate(only, asked, -2.0, rng(), errors=twice)
     assert unsure.positives.high > corrected.positives.high  # the rate itself is in doubt
+
+
+def test_the_matches_left_are_those_among_pairs_nobody_labelled_whatever_the_answers_say() -> None:
+    """All 1,000 pairs are labelled, one in ten wrongly: nothing is left, and not minus the false ones."""
+    only = Strata(np.array([-2.0], np.float32), np.array([1000]))
+    asked = AskedPairs.nothing().then(np.zeros(1000, np.float32), np.arange(1000) < 180, 0, np.ones(1000))
+    found = estimate(only, asked, -2.0, rng(), errors=AnswerErrors(0.1))
+    assert found.left.value == found.left.high == 0
+    assert found.positives.value == pytest.approx((180 - 100) / 0.8)
+    half = asked.where(np.arange(1000) < 900)  # 180 of 900 say "match": 90 of them wrongly
+    more = half.then(np.zeros(50, np.float32), np.arange(50) < 10, 1, np.full(50, 0.5))
+    assert estimate(only, more, -2.0, rng(), errors=AnswerErrors(0.1)).left.value == pytest.approx(50 / 8)
+
+
+def test_the_error_rate_is_that_of_the_first_two_answers_of_pairs_answered_twice() -> None:
+    """Of 40 pairs answered by two people 4 differ; a third answer, an unsure one and the truth's do not."""
+    alone = [(pair, "ann", 0) for pair in range(100)]
+    again = [(pair, "bea", int(pair < 4)) for pair in range(40)]
+    others = [(0, "cid", 1), (50, "bea", None), (60, "truth", 1)]
+    found = errors_among([*alone, *again, *others])
+    assert found is not None and (found.disagreed, found.twice) == (4, 40)
+    assert found.alone == pytest.approx(0.6)  # where two agree, neither is taken to be wrong
+    assert found.rate == pytest.approx(0.6 * (1 - np.sqrt(1 - 0.2)) / 2)
+    assert errors_among([*alone, *again[:19]]) is None
 
 
 def test_a_list_holds_labelled_matches_wherever_they_score() -> None:

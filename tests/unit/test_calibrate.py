@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import experiments.bench.calibration as bench
-from pairsieve.audit.calibrate import FEWEST, calibrate, expected_curve, reliability
+from pairsieve.audit.calibrate import calibrate, expected_curve, reliability
 from pairsieve.numeric import sigmoid
+from pairsieve.scorer.calibration import FEWEST
 
 NOTHING = np.empty(0), np.empty(0, bool)
 
@@ -67,6 +68,6 @@ def test_expected_matches_and_reliability() -> None:
     curve = expected_curve([0.9, 0.5], [10, 100], [0.8, 0.1], [1, 0], [0, 2])
     assert curve.true_positives == pytest.approx([9, 19])
     assert curve.false_positives == pytest.approx([2, 94])
-    rows = reliability(np.array([0.95, 0.91, 0.05]), np.array([1.0, 0.0, 0.0]), np.array([1.0, 3.0, 5.0]))
-    assert [row["labels"] for row in rows] == [1, 2] and rows[1]["observed"] == 0.25
+    rows = reliability([0.95, 0.91, 0.05], [1, 3, 5], [1, 0, 0])
+    assert [row["pairs"] for row in rows] == [5, 4] and rows[1]["true"] == 0.25
     assert rows[1]["stated"] == pytest.approx((0.95 + 3 * 0.91) / 4)

@@ -8,58 +8,74 @@ import numpy as np
 import pytest
 
 from pairsieve.audit.guarantee import (
-    candidate_lists,
+    allowed_failures,
     check_precision,
-    evidence,
     labels_needed,
     permanent_order,
+    plan_lists,
+    sample_size,
 )
 from pairsieve.numeric import logit, sigmoid
 
 
-def test_evidence_by_hand() -> None:
-    """Each clean label multiplies the stake; an error costs most of it; everything labelled is sure."""
-    clean = evidence(np.ones(40), 10**6, 0.9, 0.98)
-    assert clean >= 20 > evidence(np.ones(25), 10**6, 0.9, 0.98)
-    assert evidence(np.arange(40) != 20, 10**6, 0.9, 0.98) < clean / 3
-    assert evidence(np.zeros(10), 10, 0.9, 0.5) == np.inf and evidence([], 10, 0.9, 0.5) == 1.0
+def test_the_exact_test_by_hand() -> None:
+    """59 clean labels show 0.95 of a very long list: 0.95^59 < 0.05 < 0.95^58."""
+    assert sample_size(10**7, 0, 0.95) == 59 and sample_size(10**7, 1, 0.95) == 93
+    assert allowed_failures(10**7, 58, 0.95) == -1 and allowed_failures(10**7, 92, 0.95) == 0
+    assert allowed_failures(40, 40, 0.95) == 40  # everything labelled leaves nothing to be wrong
+    assert sample_size(12, 0, 0.95) == 12
 
 
 def test_the_promise_is_of_the_pairs_that_are_left() -> None:
-    """Of 60 pairs 50 are labelled, all matches: that shows the list, and says little of the ten left."""
-    assert evidence(np.ones(50), 60, 0.9, 0.95) < 20
+    """Of 60 pairs 50 are labelled, all matches: that shows the list, and says little of the ten left.
+
+    If one of the ten left is none, 59 of 60 match, and none is among the 50 with chance 10 / 60.
+    """
+    assert allowed_failures(60, 50, 0.95) == -1 and allowed_failures(60, 58, 0.95) == 0
+    assert sample_size(445, 0, 0.95) > 59
 
 
-def test_evidence_is_honest() -> None:
-    """Lists just short of the precision are shown in at most one of twenty cases, however often one looks."""
-    wrong = 0
-    for seed in range(300):
-        rng = np.random.default_rng(seed)
-        labels = rng.permutation(np.arange(400) < 356)  # 0.89
-        wrong += any(
-            evidence(labels[:n], 400, 0.9, 0.97) >= 20 and labels[n:].mean() < 0.9 for n in range(10, 120, 10)
-        )
-    assert wrong <= 300 * 0.05 + 3 * np.sqrt(300 * 0.05 * 0.95)
+def test_the_test_is_honest() -> None:
+    """Lists just short of the precision pass in at most one of twenty cases."""
+    allowed, wrong = allowed_failures(400, 80, 0.9), 0
+    for seed in range(400):
+        labels = np.random.default_rng(seed).permutation(np.arange(400) < 358)
+        wrong += (~labels[:80]).sum() <= allowed and labels[80:].mean() < 0.9
+    assert 0 < wrong <= 400 * 0.05 + 3 * np.sqrt(400 * 0.05 * 0.95)
+
+
+def test_a_plan_starts_where_the_expectation_says_and_more_carefully_for_a_higher_precision() -> None:
+    """4,000 pairs, 700 of them good: first lists lie below that, and 100 labels suffice for the first."""
+    _, rate = ranking(0)
+    size = np.arange(1, 4001)
+    expected = np.cumsum(rate) / size
+    starts = {}
+    for precision in (0.8, 0.95):
+        plan = plan_lists(size, expected, precision, 100)
+        assert sample_size(int(size[plan.places[0]]), plan.failures, precision) <= 100
+        starts[precision] = int(size[plan.places[0]])
+        assert size[plan.places[-1]] > starts[precision]
+    assert 100 < starts[0.95] < starts[0.8] < 1200
+    assert not len(plan_lists(size, expected, 0.95, 40).places)  # forty labels cannot show it
 
 
 def checked(match: Any, rate: Any, precision: float, budget: int, seed: int, waits: bool = False) -> Any:
     """A check of a ranking, best pair first, whose expected rates are given."""
     size = np.arange(1, len(match) + 1)
     expected = np.cumsum(rate) / size
-    places = candidate_lists(size, expected, precision, budget)
+    plan = plan_lists(size, expected, precision, budget)
     order = permanent_order(np.arange(len(match)), seed)
     asked: list[int] = []
 
     def draw(threshold: float, count: int) -> Any:
-        first = np.argsort(order[: int(-threshold)])[:count]
-        return first, order[first], -(first + 1.0).astype(np.float32)
+        return np.argsort(order[: int(-threshold)])[:count]
 
     def ask(ids: Any) -> Any:
         asked.extend(ids.tolist())
         return None if waits else match[ids].astype(np.int8)
 
-    sizes = size[places].tolist()
-    found = check_precision([-float(n) for n in sizes], sizes, expected[places], draw, ask, precision, budget)
+    sizes = size[plan.places].tolist()
+    found = check_precision([-float(n) for n in sizes], sizes, plan.failures, draw, ask, precision, budget)
     return found, sizes[found.certified - 1] if found.certified else 0, asked
 
 
@@ -104,5 +120,5 @@ def test_the_random_order_is_fixed_and_even() -> None:
     one = permanent_order(ids, 3)
     assert np.array_equal(one, permanent_order(ids, 3)) and not np.array_equal(one, permanent_order(ids, 4))
     assert np.histogram(one, 10, (0, 1))[0].min() > 900
-    assert labels_needed(0.99, 0.9) < labels_needed(0.95, 0.9) < labels_needed(0.95, 0.92)
-    assert labels_needed(1.0, 1.0) > 1_000_000  # only labels of every pair show it
+    assert labels_needed(0.8) < labels_needed(0.9) < labels_needed(0.95)
+    assert labels_needed(1.0) > 1_000_000  # only labels of every pair show it

@@ -161,6 +161,16 @@ class TestEstimate:
         assert (found.value, found.high) == (1.0, 1.0)
         assert found.low == pytest.approx(100 / (100 + 3.69 * weight), rel=0.05)
 
+    def test_average_precision_is_not_below_the_base_rate(self) -> None:
+        """Matches rank last: the unbiased estimate falls below 0 by its noise, which nobody should print."""
+        space = AllPairs(200)
+        known = space.unrank(np.arange(0, 40, 4))
+        drawn = draw(space, known, np.empty(0, np.int64), 60, np.random.default_rng(55))
+        scores = np.random.default_rng(1055).random(len(drawn.ids)).astype(np.float32)
+        scores[drawn.stratum == POSITIVE] *= 0.3
+        found = estimate(drawn, scores, space, rng=np.random.default_rng(0), repeats=20)
+        assert found.average_precision.value == pytest.approx(10 / space.size)
+
     def test_the_same_generator_gives_the_same_figures(self) -> None:
         task = synthetic_task(np.random.default_rng(1), 60)
         drawn = draw(task.space, task.positives, task.near, 300, np.random.default_rng(0))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pairsieve.campaign import checks
+from pairsieve.campaign import creating
 from pairsieve.campaign.creating import accepted_changes, save_accepted, seal_settings
 from pairsieve.errors import SettingsError
 from pairsieve.settings import CampaignSettings, Schedule, load_settings
@@ -49,7 +49,7 @@ def test_a_command_that_is_killed_while_it_writes_the_settings_leaves_nothing_to
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(checks, killed, kill)
+        patch.setattr(creating, killed, kill)
         save_accepted(tmp_path, replace(SETTINGS, seed=1))
     assert accepted_changes(tmp_path, load_settings(tmp_path / "campaign.toml"), accept=False) == ""
     save_accepted(tmp_path, replace(SETTINGS, seed=2))

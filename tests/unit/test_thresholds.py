@@ -147,7 +147,7 @@ def test_labels_of_one_kind_draw_no_line():
 
 def test_a_threshold_from_an_audit_needs_drawn_labels():
     with pytest.raises(InputError, match="Run pairsieve audit first"):
-        from_audit(listed_ranking([1.0, 0.0]), AskedPairs.nothing(), 0)
+        from_audit(listed_ranking([1.0, 0.0]), AskedPairs.nothing())
 
 
 def test_dev_counts_each_false_match_as_often_as_the_larger_space_has_it():

@@ -16,8 +16,6 @@ every probability is mixed with a little of one half, so that such an answer doe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -25,42 +23,13 @@ from pairsieve.audit.draws import Floats
 from pairsieve.measure.curve import Curve
 from pairsieve.models.head import fit_head
 from pairsieve.numeric import sigmoid
+from pairsieve.scorer.calibration import Calibration
 
-FEWEST = 20  # drawn labels from which a stated probability is called one
 HEIGHT_SCALE, HEIGHT_FREEDOM = 1.0, 2.0  # of Student's t over the height
 SLOPE_SPREAD = 1.0  # standard deviation of the logarithm of each slope
 THINNING = 1.5  # prior: the match rate falls like rank^-1.5 below the boundary
 OUTLIER = 0.02  # share of answers that say nothing
 STEEPEST = 30.0  # of a prior slope
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """A monotone curve from a scorer's log-odds to calibrated ones."""
-
-    centre: float  # z0
-    height: float  # calibrated log-odds there
-    above: float  # slope above the centre
-    below: float  # and below it
-    drawn: int  # labels drawn with known chances behind it
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether enough labels were drawn to call its values probabilities; else they are scores."""
-        return self.drawn >= FEWEST
-
-    def log_odds(self, log_odds: ArrayLike) -> Floats:
-        away = np.asarray(log_odds, np.float64) - self.centre
-        values: Floats = self.height + np.where(away > 0, self.above, self.below) * away
-        return values
-
-    def probabilities(self, log_odds: ArrayLike) -> Floats:
-        return sigmoid(self.log_odds(log_odds))
-
-    def inverse(self, log_odds: float) -> float:
-        """The scorer's log-odds at which the calibrated ones are these."""
-        away = log_odds - self.height
-        return self.centre + away / (self.above if away > 0 else self.below)
 
 
 def calibrate(
@@ -149,23 +118,22 @@ def expected_curve(
 
 
 def reliability(
-    probability: Floats, labels: Floats, weight: Floats, bins: int = 10
+    probability: ArrayLike, pairs: ArrayLike, matches: ArrayLike, bins: int = 10
 ) -> list[dict[str, float]]:
-    """Stated and observed rates by bin of stated probability, from labels with weights 1 / chance."""
-    rows = []
-    ends = np.linspace(0.0, 1.0, bins + 1)
-    place = np.clip(np.searchsorted(ends, probability, side="right") - 1, 0, len(ends) - 2)
-    for k in range(len(ends) - 1):
-        here = place == k
-        if here.any():
-            total = float(weight[here].sum())
-            rows.append(
-                {
-                    "from": float(ends[k]),
-                    "to": float(ends[k + 1]),
-                    "labels": int(here.sum()),
-                    "stated": float((weight * probability)[here].sum() / total),
-                    "observed": float((weight * labels)[here].sum() / total),
-                }
-            )
-    return rows
+    """Stated and true rates by bin of stated probability: pairs (n,) of such a probability, matches among
+    them.
+    """
+    p, size, true = (np.asarray(each, np.float64) for each in (probability, pairs, matches))
+    place = np.minimum((np.clip(p, 0.0, 1.0) * bins).astype(np.int64), bins - 1)
+    count, stated, found = (np.bincount(place, each, bins) for each in (size, size * p, true))
+    return [
+        {
+            "from": k / bins,
+            "to": (k + 1) / bins,
+            "pairs": float(count[k]),
+            "stated": float(stated[k] / count[k]),
+            "true": float(found[k] / count[k]),
+        }
+        for k in range(bins)
+        if count[k] > 0
+    ]

@@ -23,8 +23,8 @@ out a match in ten thousand, so over all pairs recall and AP have wide limits an
 pairs down to a rank fixed beforehand (`draws.reach_rank`) are a population that labels can speak of: recall
 and AP *within reach* are those of the matches there.
 
-**Wrong answers.** Without an error rate the figures are of the answers as given. With one (`AnswerErrors`)
-each rate is corrected (Rogan and Gladen 1978) and the error rate's own uncertainty enters the limits.
+**Wrong answers.** Without an error rate the figures are of the answers as given. With one (`errors.py`) each
+rate is corrected (Rogan and Gladen 1978) and the error rate's own uncertainty enters the limits.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 
 from pairsieve.audit.draws import TRAIN, AskedPairs, Floats, Strata
+from pairsieve.audit.errors import AnswerErrors
 from pairsieve.audit.ranked import Layout
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError
@@ -45,35 +46,6 @@ STEEPER = 2.0  # how much faster the rate may fall inside a stratum than around 
 TRIMMED = 8.0  # a label counts at most so many times the median weight of its stratum (Potter 1990)
 PARTS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the room for matches far down: AP's lower limit
 DRAWS = 2000
-
-
-@dataclass(frozen=True)
-class AnswerErrors:
-    """How often an answer is wrong, either way: `wrong` of `checked` answers.
-
-    With `checked` inf, `wrong` is the rate itself, known exactly.
-    """
-
-    wrong: float
-    checked: float
-
-    def draw(self, count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Lower and upper draws of the rate, (count,) each, below one half."""
-        if not np.isfinite(self.checked):
-            known = np.full(count, min(self.wrong, 0.49))
-            return known, known
-        lower, upper = _rate_limits(np.array([self.wrong]), np.array([self.checked]), count, rng)
-        return np.minimum(lower[:, 0], 0.49), np.minimum(upper[:, 0], 0.49)
-
-    @property
-    def rate(self) -> float:
-        return min(self.wrong if not np.isfinite(self.checked) else self.wrong / max(self.checked, 1.0), 0.49)
-
-    @staticmethod
-    def from_disagreements(disagreed: int, pairs: int) -> AnswerErrors:
-        """From pairs answered twice, independently: two answers differ with chance 2·e·(1 - e)."""
-        share = min(disagreed / max(pairs, 1), 0.5)
-        return AnswerErrors((1.0 - np.sqrt(1.0 - 2.0 * share)) / 2.0 * 2 * pairs, 2 * pairs)
 
 
 @dataclass(frozen=True)
@@ -202,6 +174,10 @@ class _Matches:
     lower: Floats
     upper: Floats
 
+    def less(self, sure: Floats) -> _Matches:
+        """Without so many of each stratum that are known to be matches."""
+        return _Matches(*(np.maximum(each - sure, 0.0) for each in (self.value, self.lower, self.upper)))
+
     def limits(
         self, figure: Callable[[Floats], Floats], grows: Mask, ends: tuple[float, float]
     ) -> tuple[float, float]:
@@ -231,13 +207,14 @@ def _matches(held: StratumCounts, count: int, rng: np.random.Generator) -> _Matc
 
 def _corrected_matches(
     held: StratumCounts, errors: AnswerErrors, groups: tuple[Mask, ...], count: int, rng: np.random.Generator
-) -> _Matches:
-    """With an error rate e: a share q of answers that say "match" leaves (q - e) / (1 - 2e) matches.
+) -> tuple[_Matches, _Matches]:
+    """Matches in all and among the pairs nobody labelled, with an error rate e.
 
-    That may be below 0 in a stratum. Only the sums over `groups` of strata are cut off at 0, since what one
-    stratum has too few another has too many.
+    A share q of answers that say "match" leaves (q - e) / (1 - 2e) matches. That may be below 0 in a stratum.
+    Only the sums over `groups` of strata are cut off at 0, since what one stratum has too few another has too
+    many.
     """
-    n = held.effective
+    n, undrawn = held.effective, np.maximum(held.rest - held.seen, 0.0)
     x = np.where(n > 0, held.rate * n, 0.0)
     ends, rates = _rate_limits(x, n, count, rng), errors.draw(count, rng)
 
@@ -250,12 +227,6 @@ def _corrected_matches(
         middle = held.known_matches - held.known * e[:, None]
         return np.minimum((middle + away * spread) / (1.0 - 2.0 * e[:, None]), held.known)
 
-    away = rng.standard_normal((count, len(n)))
-    lower = np.minimum(*(of_known(e, away) + held.rest * true_share(ends[0], e) for e in rates))
-    upper = np.maximum(*(of_known(e, away) + held.rest * true_share(ends[1], e) for e in rates))
-    e = errors.rate
-    value = (held.known_matches - held.known * e + held.rest * (held.rate - e)) / (1.0 - 2.0 * e)
-
     def cut_off(matches: Floats) -> Floats:
         positive = np.maximum(matches, 0.0)
         for group in groups:
@@ -264,7 +235,15 @@ def _corrected_matches(
             positive[:, group] *= np.divide(left, some, out=np.zeros_like(some), where=some > 0)
         return positive
 
-    return _Matches(cut_off(value[None])[0], cut_off(lower), cut_off(upper))
+    away = rng.standard_normal((count, len(n)))
+    found = []
+    for pairs, known in ((held.rest, 1.0), (undrawn, 0.0)):
+        lower = np.minimum(*(known * of_known(e, away) + pairs * true_share(ends[0], e) for e in rates))
+        upper = np.maximum(*(known * of_known(e, away) + pairs * true_share(ends[1], e) for e in rates))
+        e = errors.rate
+        value = (known * (held.known_matches - held.known * e) + pairs * (held.rate - e)) / (1.0 - 2.0 * e)
+        found.append(_Matches(cut_off(value[None])[0], cut_off(lower), cut_off(upper)))
+    return found[0], found[1]
 
 
 def estimate(
@@ -294,11 +273,17 @@ def estimate(
             why="precision of nothing is not defined",
             remedy="Choose a lower threshold",
         )
-    ends = ((1 - confidence) / 2, (1 + confidence) / 2)
+    labelled = held.known_matches + held.hits
     if errors is None:
         matches = _matches(held, draws, rng)
+        left = matches.less(labelled)
+        tail = (1.0 - confidence) / 2.0
     else:
-        matches = _corrected_matches(held, errors, (above, inside & ~above, ~inside), draws, rng)
+        groups = (above, inside & ~above, ~inside)
+        matches, left = _corrected_matches(held, errors, groups, draws, rng)
+        # Sums cut off at 0 are wrong where any of them is: each gets its part of the level.
+        tail = (1.0 - confidence) / 2.0 / len(groups)
+    ends = (tail, 1.0 - tail)
     labels = int((asked.labels[asked.audit > TRAIN] >= 0).sum())
     method = _method(
         labels, len(np.unique(asked.audit[asked.audit > TRAIN])), len(strata), confidence, errors
@@ -308,18 +293,19 @@ def estimate(
         value = float(np.clip(value, 0.0, most))
         return Estimate(value, min(limits[0], value), max(limits[1], value), labels, method)
 
-    def counted(where: Mask, less: float = 0.0, per: float = 1.0) -> Estimate:
-        """Matches of some strata less those `less`, by so many pairs."""
+    def counted(of: _Matches, where: Mask, per: float = 1.0) -> Estimate:
+        """Matches of some strata, by so many pairs. Limits of a number of matches are whole numbers."""
 
         def figure(m: Floats) -> Floats:
-            matches: Floats = np.maximum(m[:, where].sum(axis=1) - less, 0.0) / per
-            return matches
+            share: Floats = m[:, where].sum(axis=1) / per
+            return share
 
-        value = (float(matches.value[where].sum()) - less) / per
-        return number(value, matches.limits(figure, where, ends), 1.0 if per > 1 else np.inf)
+        value, (low, high) = float(of.value[where].sum()) / per, of.limits(figure, where, ends)
+        if per > 1:
+            return number(value, (low, high), 1.0)
+        return number(value, (float(np.floor(low + 1e-9)), float(np.ceil(high - 1e-9))))
 
-    labelled = held.known_matches + held.hits
-    new = (held.rest - held.seen)[above].sum()
+    new = float((held.rest - held.seen)[above].sum())
     layout = Layout.of(strata, held.totals, asked, ranks, errors is None)
 
     seen = bool(labelled[inside].sum() > 0)
@@ -340,15 +326,16 @@ def estimate(
             return None
         grows = layout.grows(value, where)
         # Whether matches far down raise AP depends on how many there are: the limits try both.
+        ways = [above] if np.array_equal(grows, above) else [grows, above]
         high = np.full(draws, -np.inf)
-        for many in (grows, above):
+        for many in ways:
             tried = np.where(many, matches.upper, matches.lower)
             high = np.fmax(high, layout.average_precision(tried, where, STEEPER))
         # Few matches far down lower AP; so many that they are precise there would raise it again.
         low = np.full(draws, np.inf)
         for part in PARTS:
             fallen = matches.lower + part * (matches.upper - matches.lower)
-            for few in (grows, above):
+            for few in ways if part else ways[:1]:
                 tried = np.where(few, matches.lower, fallen)
                 for fall in (0.0, 1.0):
                     low = np.fmin(low, layout.average_precision(tried, where, fall))
@@ -372,17 +359,15 @@ def estimate(
         threshold=float(np.float32(threshold)),
         reach_pairs=int(strata.totals[inside].sum()),
         reach_score=float(max(strata.edges[inside][-1], -1.0)),
-        precision=counted(above, per=float(held.totals[above].sum())),
-        precision_of_new=counted(above, float(labelled[above].sum()), float(new))
-        if new > 0 and errors is None
-        else None,
-        positives=counted(inside),
-        left=counted(inside, float(labelled[inside].sum())),
+        precision=counted(matches, above, float(held.totals[above].sum())),
+        precision_of_new=counted(left, above, new) if new > 0 else None,
+        positives=counted(matches, inside),
+        left=counted(left, inside),
         recall=estimate_of(recall(inside)),
         average_precision=estimate_of(average_precision(inside)),
         over_all=OverAll(
-            bare(counted(everywhere)),
-            bare(counted(everywhere, float(labelled.sum()))),
+            bare(counted(matches, everywhere)),
+            bare(counted(left, everywhere)),
             limits_of(recall(everywhere)),
             limits_of(average_precision(everywhere)),
         ),
@@ -440,9 +425,7 @@ def known_recall(asked: AskedPairs, threshold: float) -> Estimate | None:
 
 def _method(labels: int, draws: int, strata: int, confidence: float, errors: AnswerErrors | None) -> str:
     again = f" in {draws} draws" if draws > 1 else ""
-    wrong = "answers taken as given"
-    if errors is not None:
-        wrong = f"corrected for {errors.rate:.1%} wrong answers"
+    wrong = "of the answers as given" if errors is None else str(errors)
     return (
         f"Horvitz-Thompson from {labels:,} labels{again} in {strata} strata; {confidence:.0%} limits melded "
         f"from exact ones of each stratum, nothing assumed of rates between strata; {wrong}"

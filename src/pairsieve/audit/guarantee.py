@@ -1,51 +1,59 @@
 """Lists with a guarantee: with a stated confidence, what nobody labelled in the list has the precision asked
 for.
 
-**Nested lists in a fixed sequence.** Candidate lists grow from one that is surely pure to ones that are
-surely not (`candidate_sizes`). Each is tested in this order, at the full level 1 - confidence, until one is
-not shown to be precise: the list before it is returned. A wrong list is returned only if the first wrong one
-passes, so no correction for many lists is needed (fixed-sequence testing; Learn then Test, Angelopoulos et
-al. 2021). The anchor, SUPG (Kang et al., VLDB 2020), splits the level over all candidates.
+**Nested lists in a fixed sequence.** Candidate lists grow from one that should be shown to be precise to ones
+that should not. Each is tested in this order, at the full level 1 - confidence, until one is not shown to be
+precise: the list before it is returned. A wrong list is returned only if the first wrong one passes, so no
+correction for many lists is needed (fixed-sequence testing; Learn then Test, Angelopoulos et al. 2021). The
+anchor, SUPG (Kang et al., VLDB 2020), splits the level over all candidates.
 
 **Labels in one random order.** Every pair has a random number that never changes (permanent random numbers,
-Ohlsson 1995). The pairs of a list with the smallest ones are a simple random sample of it, of any size, and
-of each smaller list inside it too. So labels serve all lists, and a larger list needs labels only among the
-pairs that it adds.
+Ohlsson 1995). The pairs of a list with the smallest ones are a simple random sample of it. Samples of nested
+lists overlap: with n labels each, lists from N₁ to N₂ pairs take n·(1 + log(N₂ / N₁)) labels in all.
 
-**Evidence that may be looked at after every label.** Drawing without replacement from N pairs, S_t matches
-among the first t; if the list has M matches, the next is one with chance p = (M - S_t) / (N - t). Betting a
-share c of the stake on "match" multiplies it by 1 + c·(1 - p)/p or by 1 - c. Under any c fixed before the
-answer the stake is a martingale, which exceeds 1 / (1 - confidence) with a chance of at most 1 - confidence
-(Ville; Waudby-Smith and Ramdas 2020); c = (q - p) / (1 - p) with q the share of matches so far makes it grow
-fastest (Kelly 1956). It is computed for the M at which the pairs left would have just the precision asked
-for, so the promise is of those pairs and not of the ones that were looked at. So labels can be asked where
-they are expected to help most, and whoever asks may stop at any time.
+**An exact test.** Of N pairs n are labelled, x of them matches. If the pairs left have not the precision P,
+there are at most ⌈P·(N - n)⌉ - 1 + x matches, and x or more among n of them are hypergeometric. A list passes
+where that has a chance of at most 1 - confidence. The promise is of the pairs left, not of those looked at.
+Where all are labelled, nothing is left to be wrong.
+
+**The plan** (the first list, and how many non-matches the labels of a list may hold) is fixed before any
+label is asked: the one that brings most, on average over what the calibration may be wrong by (`plan_lists`).
+Planning decides how long a list is shown, never what is certified.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairsieve.audit.draws import Counts, Floats
 from pairsieve.numeric import logit, sigmoid
-from pairsieve.pairs import Ids, Scores
+from pairsieve.pairs import Ids
 
-GROWTH = 1.2  # of a candidate list over the one before
-LEAST, FIRST, LAST = 0.3, 0.5, 4.0  # candidate lists, as multiples of the guess
-CAUTION = 0.7  # by how much the expected log-odds may be too high where the sequence starts
+GROWTH = 1.06  # of a candidate list over the one before
+SHORTEST, LONGEST = 0.2, 3.0  # first lists tried in planning, as multiples of the guess
+SPREAD, FREEDOM = 0.8, 3.0  # of the error of the expected log-odds: Student's t
+SCENARIOS = 60  # of that error, in planning
+FAILURES = (0, 1, 2, 4, 7, 11, 16)  # non-matches allowed among the labels of a list: plans that are tried
 ASKED_AT_ONCE = 10
-PRIOR = 10.0  # labels that the expected precision is worth, for what to ask and how much to bet
 MORE = 1.2  # labels that a list needs, over what it would need on average
 
-# (threshold, count): ids, random numbers and scores of the list's first pairs in random order
-Draw = Callable[[float, int], "tuple[Ids, Floats, Scores]"]
+Draw = Callable[[float, int], Ids]  # (threshold, count): the list's first pairs in random order
 Ask = Callable[
     [Ids], "NDArray[np.int8] | None"
 ]  # labels (1, 0, or -1: unsure); None while they are waited for
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which lists are tested, and by how many labels each."""
+
+    places: Counts  # on the grid of thresholds, ascending in size
+    failures: int  # non-matches that the sample of a list may hold; with the list's size that says how large
 
 
 @dataclass(frozen=True)
@@ -58,76 +66,131 @@ class CheckedList:
     waiting: int = 0  # labels asked for and not yet given
 
 
-def evidence(labels: ArrayLike, pairs: int, precision: float, expected: float) -> float:
-    """How strongly labels say that the pairs of a list without a label have `precision` or more.
+def _chance(pairs: int, labels: ArrayLike, failures: ArrayLike, precision: float) -> Floats:
+    """How likely so few non-matches among the labels are, if the pairs left are just not precise enough."""
+    from scipy.stats import hypergeom
 
-    labels: (n,) bool, of the list's first n pairs in random order; pairs: of the list; expected: a guess at
-    its precision, for the first bets. At least 20 is found with a chance of at most 1/20 where it is not so.
-    Everything labelled leaves nothing to be wrong: inf.
-    """
-    match = np.asarray(labels, bool)
-    n = len(match)
-    if n >= pairs:
-        return float("inf")
-    if n == 0:
-        return 1.0
-    seen, before = np.arange(n), np.concatenate([[0.0], np.cumsum(match)[:-1]])
-    total = precision * (pairs - n) + match.sum()
-    chance = np.clip((total - before) / (pairs - seen), 1e-9, 1.0)
-    start = max(expected, precision + 0.5 * (1.0 - precision))
-    share = (before + PRIOR * start) / (seen + PRIOR)
-    bet = np.clip((share - chance) / np.maximum(1.0 - chance, 1e-9), 0.0, 0.99)
-    stake = np.cumsum(np.where(match, np.log1p(bet * (1.0 - chance) / chance), np.log1p(-bet)))
-    return float(np.exp(min(float(stake.max()), 700.0)))
+    n, x = np.asarray(labels), np.asarray(labels) - np.asarray(failures)
+    fewest = np.ceil(precision * (pairs - n) - 1e-9) - 1  # matches left, one too few
+    chance: Floats = np.where(n < pairs, hypergeom.sf(x - 1, pairs, np.maximum(fewest, 0) + x, n), 0.0)
+    return chance
 
 
-def candidate_lists(found: ArrayLike, expected: ArrayLike, precision: float, budget: int) -> Counts:
-    """Places of the candidate lists on a grid of thresholds, ascending in size.
+@lru_cache(maxsize=4096)
+def allowed_failures(pairs: int, sample: int, precision: float, confidence: float = 0.95) -> int:
+    """Most non-matches among `sample` labels of a list of `pairs` with which it passes; -1: it cannot."""
+    if sample >= pairs:
+        return sample
+    passes = _chance(pairs, sample, np.arange(sample + 1), precision) <= 1.0 - confidence
+    return int(np.argmin(passes)) - 1 if not passes.all() else sample
+
+
+@lru_cache(maxsize=4096)
+def sample_size(pairs: int, failures: int, precision: float, confidence: float = 0.95) -> int:
+    """The fewest labels of a list that may hold so many non-matches; all its pairs where it takes them."""
+    # Of a very long list; a shorter one takes a few more, as the promise is of the pairs left.
+    least = _of_long_list(failures, precision, confidence)
+    if least >= pairs:
+        return pairs
+    labels = np.arange(least, min(pairs, 2 * least + 20) + 1)
+    passes = _chance(pairs, labels, failures, precision) <= 1.0 - confidence
+    return int(labels[np.argmax(passes)]) if passes.any() else pairs
+
+
+@lru_cache(maxsize=256)
+def _of_long_list(failures: int, precision: float, confidence: float) -> int:
+    from scipy.stats import binom
+
+    most = int(min((failures + 5) * 5 / max(1.0 - precision, 1e-6), 10_000_000))
+    low, high = failures + 1, most
+    while low < high:
+        middle = (low + high) // 2
+        enough = binom.cdf(failures, middle, 1.0 - precision) <= 1.0 - confidence
+        low, high = (low, middle) if enough else (middle + 1, high)
+    return low
+
+
+def plan_lists(
+    found: ArrayLike, expected: ArrayLike, precision: float, budget: int, confidence: float = 0.95
+) -> Plan:
+    """The sequence of lists, on a grid of thresholds, that should show most with `budget` labels.
 
     found, expected: (g,) how many unlabelled pairs reach each of descending thresholds, and how precise they
-    are expected to be. The sequence goes around a guess at the longest list that is precise enough, and
-    starts with one that most of the labels should show even where the expectation is too high.
+    are expected to be. No list where the budget is too small for any.
     """
     size, share = np.asarray(found, np.float64), np.asarray(expected, np.float64)
     some = np.flatnonzero(size >= 1)
-    if not len(some):
-        return np.empty(0, np.int64)
-    good = np.flatnonzero((share >= precision + 0.5 * (1.0 - precision)) & (size >= 1))
-    guess = max(size[good[-1]] if len(good) else 0.0, float(budget) / 2.0)
-    if guess > budget and budget < labels_needed(1.0, precision):
-        return np.empty(0, np.int64)
-    cautious = sigmoid(logit(np.clip(share, 1e-6, 1.0 - 1e-6)) - CAUTION)
-    need = 1.0 / (1.0 - 0.95)
-    cost = np.array([_needed(q, precision, need, n) for q, n in zip(cautious, size)])
-    shown = np.flatnonzero((cost <= 0.8 * budget) & (size >= 1) & (size <= FIRST * guess))
-    first = size[shown[-1]] if len(shown) else size[some[0]]
-    if labels_needed(1.0, precision) <= 0.8 * budget:  # enough for any pure list, so not with the smallest
-        first = max(first, size[min(int(np.searchsorted(size, LEAST * guess)), len(size) - 1)])
-    wanted = first * GROWTH ** np.arange(int(np.ceil(np.log(LAST * guess / first) / np.log(GROWTH))) + 1)
-    places = np.searchsorted(size, wanted, side="right") - 1
-    return np.unique(np.maximum(places, some[0])).astype(np.int64)
+    nothing = Plan(np.empty(0, np.int64), 0)
+    if not len(some) or budget < 1:
+        return nothing
+    good = np.flatnonzero((share >= precision) & (size >= 1))
+    guess = max(size[good[-1]] if len(good) else 0.0, float(budget))
+    best, gain = nothing, 0.0
+    for start in guess * np.geomspace(SHORTEST, LONGEST, 16):
+        for failures in FAILURES:
+            if (sample := sample_size(_rounded(start), failures, precision, confidence)) > budget:
+                break
+            last = max(start, sample) * np.exp(budget / sample - 1.0)
+            steps = int(np.log(max(last / start, 1.0)) / np.log(GROWTH)) + 1
+            places = np.searchsorted(size, start * GROWTH ** np.arange(steps), side="right") - 1
+            plan = Plan(np.unique(np.maximum(places, some[0])).astype(np.int64), failures)
+            brought = _expected_gain(size, share, plan, precision, confidence)
+            if brought > gain:
+                best, gain = plan, brought
+    return best
 
 
-@dataclass
-class _Sample:
-    """Labels of nested lists in one random order: each list is known down to a depth of random numbers."""
+def _rounded(pairs: float) -> int:
+    """To two digits, so that sizes of samples are found again."""
+    step = 10.0 ** max(np.floor(np.log10(max(pairs, 1.0))) - 1.0, 0.0)
+    return int(max(np.round(pairs / step) * step, 1.0))
 
-    band: Counts  # (n,) the first list that holds each labelled pair
-    order: Floats  # (n,)
-    match: NDArray[np.bool_]  # (n,)
-    depth: Floats  # (lists,) every pair of the list with a smaller random number is labelled
 
-    def of(self, at: int) -> NDArray[np.bool_]:
-        """Labels of a list's first pairs, in order."""
-        here = (self.band <= at) & (self.order <= self.depth[at])
-        labels: NDArray[np.bool_] = self.match[here][np.argsort(self.order[here])]
-        return labels
+@lru_cache(maxsize=1)
+def _errors() -> Floats:
+    """By how much the expected log-odds may be wrong: quantiles of Student's t."""
+    from scipy.stats import t
+
+    errors: Floats = SPREAD * t.ppf((np.arange(SCENARIOS) + 0.5) / SCENARIOS, FREEDOM)
+    return errors
+
+
+def _expected_gain(size: Floats, share: Floats, plan: Plan, precision: float, confidence: float) -> float:
+    """Matches in the list shown over those in the best list, on average over errors of the expectation."""
+    places = plan.places
+    error = _errors()
+    every = np.unique(np.concatenate([places, np.searchsorted(size, np.geomspace(1, size[-1], 80))]))
+    every = every[(every < len(size)) & (size[every] >= 1)]
+    width = np.diff(size[every], prepend=0.0)
+    rate = np.diff(size[every] * share[every], prepend=0.0) / np.maximum(width, 1e-9)
+    rates = sigmoid(logit(np.clip(rate, 1e-4, 1.0 - 1e-4))[None] + error[:, None])  # (scenarios, grid)
+    matches = np.cumsum(rates * width, axis=1)
+    best = np.where(matches / size[every] >= precision, matches, 0.0).max(axis=1)
+    lists = np.searchsorted(every, places)
+    # Labels: of each list's new pairs as many as its depth asks for, with random numbers below that depth.
+    total = size[places]
+    samples = [sample_size(_rounded(pairs), plan.failures, precision, confidence) for pairs in total]
+    depth = np.minimum.accumulate(np.minimum(np.array(samples) / total, 1.0))
+    wanted = np.diff(total, prepend=0.0) * depth
+    counts = np.diff(np.floor(np.cumsum(wanted) + 0.5), prepend=0.0).astype(np.int64)
+    band = np.repeat(np.arange(len(places)), counts)
+    new = np.diff(matches[:, lists], prepend=0.0, axis=1) / np.maximum(np.diff(total, prepend=0.0), 1e-9)
+    rng = np.random.default_rng(0)
+    wrong = rng.random((SCENARIOS, len(band))) >= new[:, band]
+    at = rng.random((SCENARIOS, len(band))) * depth[band]
+    passed = np.ones(SCENARIOS, bool)
+    gain = np.zeros(SCENARIOS)
+    for place in range(len(places)):
+        inside = (band <= place) & (at <= depth[place])
+        passed &= ((wrong & inside).sum(axis=1) <= plan.failures) | (depth[place] >= 1.0)
+        gain = np.where(passed, matches[:, lists[place]], gain)
+    return float(np.mean(np.where(best > 0, np.minimum(gain / np.maximum(best, 1e-9), 1.0), 1.0)))
 
 
 def check_precision(
     thresholds: Sequence[float],
     sizes: Sequence[int],
-    expected: Sequence[float],
+    failures: int,
     draw: Draw,
     ask: Ask,
     precision: float,
@@ -138,115 +201,46 @@ def check_precision(
     """The longest list of the sequence whose unlabelled pairs are shown to have `precision`.
 
     thresholds, sizes: of the candidate lists, ascending in size, all pairs that had no label before the
-    check. expected: precision of each as far as one can guess; it decides what to ask, never what is
-    certified. draw, ask: see their types; asking again for a pair costs nothing, so a check that was
-    interrupted is run again from its start. At most `budget` labels are asked for, `at_once` together. An
-    unsure answer counts as no match.
+    check. failures: that a list's labels may hold, which says how many they are. draw, ask: see their types;
+    asking again for a pair costs nothing, so a check that was interrupted is run again from its start. At
+    most `budget` labels are asked for, `at_once` together. An unsure answer counts as no match.
     """
-    need = 1.0 / (1.0 - confidence)
-    lists = len(sizes)
-    if not lists:
-        return CheckedList(0, 0, labels_needed(1.0, precision, confidence))
-    total = np.asarray(sizes, np.float64)
-    known: dict[int, tuple[int, float, bool]] = {}
-    depth, certified = np.zeros(lists), 0
-    while True:
-        rows = list(known.values())
-        sample = _Sample(
-            np.array([row[0] for row in rows], np.int64),
-            np.array([row[1] for row in rows]),
-            np.array([row[2] for row in rows], bool),
-            depth,
-        )
-        while certified < lists:
-            if evidence(sample.of(certified), sizes[certified], precision, expected[certified]) < need:
+    if not len(sizes):
+        return CheckedList(0, 0, labels_needed(precision, confidence))
+    known: dict[int, bool] = {}
+    samples = [
+        draw(threshold, sample_size(size, failures, precision, confidence)).tolist()
+        for threshold, size in zip(thresholds, sizes)
+    ]
+    certified, wrong, missing = 0, 0, list[int]()
+    for at, (sample, size) in enumerate(zip(samples, sizes)):
+        allowed = allowed_failures(size, len(sample), precision, confidence)
+        while True:
+            wrong = sum(pair in known and not known[pair] for pair in sample)
+            missing = [pair for pair in sample if pair not in known]
+            if wrong > allowed or not missing or len(known) + len(missing) > budget:
                 break
-            certified += 1
-        room = budget - len(known)
-        guess = [_guess(sample.of(at), expected[at]) for at in range(lists)]
-        if certified == lists or room <= 0:
-            break
-        at = _next_list(total, guess, depth, certified, precision, need, room, len(known))
-        if at is None:
-            break
-        # Deeper into that list by a few labels, within the budget.
-        count, more = len(sample.of(at)), min(at_once, room)
-        ids, order, scores = draw(thresholds[at], min(count + 4 * at_once, sizes[at]))
-        fresh = [place for place, pair in enumerate(ids.tolist()) if pair not in known]
-        new = fresh[:more]
-        if new:
-            given = ask(ids[new])
+            # What the next lists need is asked along, up to a batch.
+            ahead = (pair for later in samples[at + 1 :] for pair in later if pair not in known)
+            part = list(dict.fromkeys([*missing, *ahead]))[: min(at_once, budget - len(known))]
+            given = ask(np.array(part, np.int64))
             if given is None:
-                return CheckedList(certified, len(known) + len(new), 0, len(new))
-            first = np.searchsorted(-np.asarray(thresholds, np.float64), -scores[new].astype(np.float64))
-            for place, band, label in zip(new, first.tolist(), given.tolist()):
-                known[int(ids[place])] = (band, float(order[place]), label == 1)
-        end = fresh[more] if len(fresh) > more else len(ids)
-        reached = float(order[end - 1]) if end else 0.0
-        if end == sizes[at]:
-            reached = 1.0
-        depth[: at + 1] = np.maximum(depth[: at + 1], reached)
-    wanted = 0
-    if not certified:
-        wanted = max(labels_needed(guess[0], precision, confidence) - len(sample.of(0)), 1)
+                return CheckedList(certified, len(known) + len(part), 0, len(part))
+            known.update((pair, label == 1) for pair, label in zip(part, given.tolist()))
+        if wrong > allowed or missing:
+            break
+        certified = at + 1
+    right = sum(known.values())
+    wanted = 0 if certified else max(labels_needed(precision, confidence) - right, 10)
     return CheckedList(certified, len(known), wanted)
 
 
-def _next_list(
-    total: Floats,
-    guess: Sequence[float],
-    depth: Floats,
-    certified: int,
-    precision: float,
-    need: float,
-    room: int,
-    labelled: int,
-) -> int | None:
-    """The list to label deeper: towards the longest that the labels left should show; None where none is.
-
-    A list of N pairs with precision q needs about n = log(need) / KL(q, precision) labels, so a depth of n /
-    N; the pairs of a band must be labelled as deep as any list of the way asks for.
-    """
-    lists = len(total)
-    if certified == 0:
-        hope = guess[0] + 0.5 / np.sqrt(PRIOR + depth[0] * total[0])
-        return 0 if hope > precision or total[0] - depth[0] * total[0] <= room else None
-    wanted = np.array([_needed(q, precision, need, n) for q, n in zip(guess, total)]) / total
-    bands = np.diff(total, prepend=0.0)
-    goal = None
-    for last in range(certified, lists):
-        asked = np.where(np.arange(lists) <= last, np.where(np.arange(lists) >= certified, wanted, 0.0), 0.0)
-        deep = np.maximum.accumulate(np.maximum(asked, depth)[::-1])[::-1]
-        if float((bands * np.minimum(deep, 1.0)).sum()) - labelled <= room:
-            goal = last
-    if goal is None:
-        hope = guess[certified] + 0.5 / np.sqrt(PRIOR + depth[certified] * total[certified])
-        return certified if hope > precision else None
-    short = [at for at in range(goal, certified - 1, -1) if depth[at] < wanted[at]]
-    return short[0] if short else certified
-
-
-def _needed(true: float, precision: float, need: float, pairs: float) -> float:
-    if true <= precision:
-        return pairs
-    return min(MORE * float(np.log(need)) / _divergence(true, precision), pairs)
-
-
-def _divergence(q: float, p: float) -> float:
-    q, p = min(q, 1.0 - 1e-6), min(p, 1.0 - 2e-6)  # a precision of 1 is shown by labels of every pair only
-    return float(q * np.log(q / p) + (1.0 - q) * np.log((1.0 - q) / (1.0 - p)))
-
-
-def _guess(labels: NDArray[np.bool_], expected: float) -> float:
-    """Precision of a list by its labels and what was expected."""
-    return float((labels.sum() + PRIOR * expected) / (len(labels) + PRIOR))
-
-
-def labels_needed(true_precision: float, precision: float, confidence: float = 0.95) -> int:
-    """Labels that would probably show a list of `true_precision` to have `precision`; at least as many as a
-    list of some room above it would need."""
-    q = max(true_precision, precision + 0.5 * (1.0 - precision))
-    return int(np.ceil(MORE * np.log(1.0 / (1.0 - confidence)) / _divergence(q, precision)))
+def labels_needed(precision: float, confidence: float = 0.95) -> int:
+    """Labels that would probably show a list that is half as wrong as allowed to have `precision`."""
+    q = min(precision + 0.5 * (1.0 - precision), 1.0 - 1e-6)
+    p = min(precision, 1.0 - 2e-6)  # a precision of 1 is shown by labels of every pair only
+    divergence = q * np.log(q / p) + (1.0 - q) * np.log((1.0 - q) / (1.0 - p))
+    return int(np.ceil(MORE * np.log(1.0 / (1.0 - confidence)) / divergence))
 
 
 def permanent_order(ids: Ids, seed: int) -> Floats:

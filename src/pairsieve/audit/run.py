@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.audit.draws import AskedPairs, Floats, Strata, allocate, cut_ranking, draw_pairs
+from pairsieve.audit.errors import answer_errors
 from pairsieve.audit.estimate import AuditResult, estimate, threshold_for_precision
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
@@ -108,7 +109,7 @@ def run_audit(
         strata, _ = cut_ranking(model.scan, [at], int((asked.audit > 0).sum()))
         at = threshold_for_precision(strata, asked, precision)
     rng = generator_for(seed, audited, "audit interval")
-    return AuditOutcome(0, audited, estimate_at(model.scan, asked, at, rng))
+    return AuditOutcome(0, audited, estimate_at(model.scan, asked, at, rng, errors=answer_errors(ledger)))
 
 
 def estimate_at(

@@ -253,7 +253,8 @@ class Campaign:
             for count in self.ledger.counts()
             if 1 < count.round < round and count.labelled
         ]
-        return selection_folder(self.trainer, labels, round, unaskable, shares)
+        more = questions.not_spent(self.ledger, self.settings, self.split.space.size - len(unaskable), round)
+        return selection_folder(self.trainer, labels, round, unaskable, shares, more)
 
     def _draw(self, round: int) -> None:
         """Ask the measuring share of a round, before its pairs are chosen: these are other ones."""
@@ -272,7 +273,7 @@ class Campaign:
 
     def _scored_split(self, round: int) -> ScoredSplit:
         scored = self.score(self.split, round)
-        return ScoredSplit(scored.scan, scored.scorer.probabilities, scored.scorer.even_odds)
+        return ScoredSplit(scored.scan, scored.scorer.uncalibrated, scored.scorer.even_odds)
 
     def extend(self, labels: int) -> None:
         """Plan at least so many labels more, in further rounds as the schedule goes on."""
@@ -423,7 +424,7 @@ class Campaign:
     def status(self) -> dict[str, Any]:
         """Where the campaign stands, as `pairsieve status --json` prints it."""
         step, settings, figures = self.step(), self.settings, self.figures()
-        stale = self.stale_rounds()
+        stale, infers = self.stale_rounds(), settings.transitivity
         rounds, labels, positives = [], 0, 0
         for count in self._counts():
             labels, positives = labels + count.labelled, positives + count.positives
@@ -446,6 +447,11 @@ class Campaign:
             "state": states.get(step.name, "ready"),
             "next": {"step": step.name, "round": step.round, "waiting": step.waiting},
             **({"reason": step.reason} if step.reason else {}),
+            **(
+                {"inferred": questions.inferred_errors(self.ledger, self.split.space).as_json()}
+                if infers
+                else {}
+            ),
             "rounds": rounds,
         }
 

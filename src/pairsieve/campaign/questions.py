@@ -1,8 +1,10 @@
 """The questions of a campaign beyond what its strategy chooses: labels that follow, and labels that measure.
 
 With transitivity some labels follow from others and need not be asked. An inferred label is written with the
-chain of pairs it rests on; one that rests on labels which now contradict each other is withdrawn, and written
-again once the contradiction is settled, if it still follows.
+chain of pairs it rests on; one that no longer follows, or that rests on labels which now contradict each
+other, is withdrawn, and written again once it follows. One in ten of the pairs that follow is asked all the
+same, chosen by its permanent random number. What people say of these tells how many inferred labels are wrong
+(`inferred_errors`).
 
 The measuring share of a batch is drawn from the whole space with known chances. Labels asked where a model is
 in doubt cannot tell how good it is. These can: they are drawn over the whole ranking, the ledger keeps the
@@ -11,22 +13,28 @@ chance that each had, and no model is trained on them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from pairsieve.audit.draws import draw_pairs
+from pairsieve.audit.errors import answer_errors
+from pairsieve.audit.guarantee import permanent_order
 from pairsieve.audit.run import ScoredSplit, asked_pairs, estimate_at, plan
+from pairsieve.campaign.selecting import chosen_labels
 from pairsieve.contracts import Answer, generator_for
 from pairsieve.errors import LedgerError
 from pairsieve.ledger import Ledger
 from pairsieve.ledger.records import RoundCount
-from pairsieve.pairs import Ids, PairSpace, is_member, pair_rows
+from pairsieve.pairs import Ids, Mask, PairSpace, is_member, pair_rows
+from pairsieve.settings import CampaignSettings
 from pairsieve.tasks import Split
 from pairsieve.transitivity import OPEN, Contradiction, contradictions, grouped, implied
 
 ATTEMPTS = 3  # somebody may change a label between reading and writing; then it is inferred again
+CHECKED_SHARE = 0.1  # of the pairs that follow, asked all the same
+MOST_CHECKS = 300  # the latest ones are looked at
 NAME = "measure of round "  # how the questions of a measuring share begin their name
 WHY = "drawn from all pairs, to measure"
 
@@ -38,13 +46,13 @@ class Inference:
     """What one inference wrote, withdrew and found."""
 
     inferred: int  # labels written
-    withdrawn: int  # inferred labels taken back, as they rest on a contradiction
+    withdrawn: int  # inferred labels taken back: they follow no longer, or rest on a contradiction
     contradictions: tuple[Contradiction, ...]  # one for each group of texts that has any
 
 
 def infer_labels(ledger: Ledger, space: PairSpace, round: int | None = None) -> Inference:
-    """Infer the open training questions (of one round, or of all) that follow from labels given, and
-    withdraw what rests on a contradiction."""
+    """Infer the open training questions (of one round, or of all) that follow from labels given, but for
+    the share that is asked all the same, and withdraw what follows no longer."""
     for _ in range(ATTEMPTS - 1):
         try:
             return _infer(ledger, space, round)
@@ -59,17 +67,75 @@ def _infer(ledger: Ledger, space: PairSpace, round: int | None) -> Inference:
         return Inference(0, 0, ())
     matches, others = ids[labels], ids[~labels]
     open_pairs = implied(space, ledger.open_questions(round, "train"), matches, others)
-    places = np.flatnonzero(open_pairs.inferred).tolist()
+    places = np.flatnonzero(open_pairs.inferred & ~asked_all_the_same(open_pairs.ids)).tolist()
     answers = [Answer(int(open_pairs.ids[at]), int(open_pairs.labels[at])) for at in places]
     found: list[Contradiction] = []
-    doubtful: list[int] = []
+    every, _ = ledger.labels()
+    standing = implied(space, every[~is_member(every, ids)], matches, others)
+    doubtful = standing.ids[standing.labels == OPEN].tolist()
     if open_pairs.groups.torn.any():
         found = contradictions(space, matches, others)
-        every, _ = ledger.labels()
-        standing = implied(space, every[~is_member(every, ids)], matches, others)
-        doubtful = standing.ids[standing.labels == OPEN].tolist()
     written = ledger.infer(answers, [open_pairs.chain(at).tolist() for at in places], doubtful)
     return Inference(written, len(doubtful), tuple(found))
+
+
+def asked_all_the_same(ids: Ids) -> Mask:
+    """(n,) the pairs that are asked although their label follows."""
+    chosen: Mask = permanent_order(ids, 0) < CHECKED_SHARE
+    return chosen
+
+
+@dataclass(frozen=True)
+class InferredErrors:
+    """How many inferred labels may be wrong, by those that were asked all the same.
+
+    Where an answer differs, it is wrong or the inferred label is. So the share that differs is not below the
+    share of wrong inferred labels, whatever the share of wrong answers is (both below one half).
+    """
+
+    inferred: int  # labels that stand
+    asked: int  # pairs that followed and were asked all the same
+    differ: int  # of these, answers unlike what followed
+    high: float  # 95 % upper limit of the share of wrong inferred labels (Clopper and Pearson 1934)
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "sentence": str(self)}
+
+    def __str__(self) -> str:
+        checked = f"{self.asked:,} more were asked all the same, and {self.differ:,} differ"
+        if not self.asked:
+            return f"{self.inferred:,} labels were inferred; how many are wrong is not known: none was asked."
+        return (
+            f"{self.inferred:,} labels were inferred. {checked}: at most {self.high:.0%} of the inferred "
+            "ones are wrong (95 % confidence)."
+        )
+
+
+def inferred_errors(ledger: Ledger, space: PairSpace) -> InferredErrors:
+    """The error of the inferred labels of a ledger."""
+    ids, labels = ledger.labels(inferred=False)
+    inferred = len(ledger.labels()[0]) - len(ids)
+    events = ledger.answers()
+    order = dict[int, int]()
+    for place, (pair, kind) in enumerate(zip(events.ids.tolist(), events.kind)):
+        if kind in ("answer", "adjudication"):
+            order.setdefault(pair, place)
+    first = np.argsort([order.get(pair, 0) for pair in ids.tolist()], kind="stable")
+    return errors_of_checks(space, ids[first], labels[first], inferred)
+
+
+def errors_of_checks(space: PairSpace, ids: Ids, labels: Mask, inferred: int) -> InferredErrors:
+    """From labelled pairs in the order of their answers, and the number of inferred labels."""
+    from scipy.stats import beta
+
+    asked = differ = 0
+    for place in np.flatnonzero(asked_all_the_same(ids))[-MOST_CHECKS:].tolist():
+        before, given = ids[:place], labels[:place]
+        said = implied(space, ids[place : place + 1], before[given], before[~given])
+        if said.labels[0] != OPEN:
+            asked, differ = asked + 1, differ + int(said.labels[0] != labels[place])
+    high = float(beta.ppf(0.95, differ + 1, asked - differ)) if differ < asked else 1.0
+    return InferredErrors(inferred, asked, differ, high)
 
 
 def unaskable_pairs(ledger: Ledger, space: PairSpace, transitivity: bool, through: int | None = None) -> Ids:
@@ -79,6 +145,25 @@ def unaskable_pairs(ledger: Ledger, space: PairSpace, transitivity: bool, throug
         return asked
     ids, labels = ledger.labels(through=through, inferred=False)
     return np.union1d(asked, implied_pairs(space, ids[labels], ids[~labels]))
+
+
+def not_spent(ledger: Ledger, settings: CampaignSettings, room: int, round: int) -> int:
+    """By how many pairs a round asks for more than planned: inferred labels spend no budget.
+
+    room: pairs that may be asked. A round that was asked keeps its size.
+    """
+    if not settings.transitivity:
+        return 0
+    counts = {count.round: count for count in ledger.counts()}
+
+    def planned(each: int) -> int:
+        return chosen_labels(settings, each)
+
+    if round in counts:
+        return counts[round].asked - planned(round)
+    before = [count for each, count in counts.items() if each < round]
+    free = sum(planned(count.round) - (count.asked - count.inferred) for count in before)
+    return max(min(free, room - planned(round)), 0)
 
 
 def implied_pairs(space: PairSpace, positives: Ids, negatives: Ids) -> Ids:
@@ -167,4 +252,5 @@ def estimated_figures(
     if int(((asked.audit > 0) & (asked.labels >= 0)).sum()) < fewest:
         return None
     rng = generator_for(seed, round, "measure figures")
-    return estimate_at(scored.scan, asked, scored.default_threshold(), rng).as_json()
+    errors = answer_errors(ledger)
+    return estimate_at(scored.scan, asked, scored.default_threshold(), rng, errors=errors).as_json()

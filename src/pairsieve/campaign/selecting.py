@@ -38,14 +38,15 @@ SearchOf = Callable[[bool], tuple[PairSearch, Scorer]]
 
 
 def selection_folder(
-    trainer: Trainer, labels: Labels, round: int, unaskable: Ids, shares: list[float]
+    trainer: Trainer, labels: Labels, round: int, unaskable: Ids, shares: list[float], more: int = 0
 ) -> Path:
     """The folder of a round's pairs (`ids.npy`, `selection.json`), chosen by the scorer of `labels`.
 
     Where they are not chosen yet, the scorer is trained first: a strategy only asks it. shares: of matches
-    in the batches of rounds 2 up to the last.
+    in the batches of rounds 2 up to the last. more: pairs over those planned.
     """
     settings = trainer.settings
+    budget = chosen_labels(settings, round) + more
     key = {
         "task": settings.task_fingerprint,
         "split": settings.split,
@@ -58,11 +59,11 @@ def selection_folder(
         "asked": array_digest(unaskable),
         "model": trainer.model_key(labels) or trainer.learner.fingerprint,
         "seed": settings.seed,
-        "budget": _chosen_labels(settings, round),
+        "budget": budget,
     }
     if trainer.store.find("selection", key) is None:
         trainer.scorer(labels)
-    build = partial(_select, trainer, labels, round, unaskable, shares)
+    build = partial(_select, trainer, labels, round, budget, unaskable, shares)
     return trainer.store.get("selection", key, build)
 
 
@@ -72,7 +73,13 @@ def selection_info(folder: Path) -> dict[str, Any]:
 
 
 def _select(
-    trainer: Trainer, labels: Labels, round: int, unaskable: Ids, shares: list[float], folder: Path
+    trainer: Trainer,
+    labels: Labels,
+    round: int,
+    budget: int,
+    unaskable: Ids,
+    shares: list[float],
+    folder: Path,
 ) -> None:
     settings, began = trainer.settings, time.perf_counter()
     trainer.scores.watch.seconds.clear()
@@ -111,7 +118,6 @@ def _select(
         reranked,
         trainer.lexical_search,
     )
-    budget = _chosen_labels(settings, round)
     chosen = strategy.run(view, budget, generator_for(settings.seed, round, "select"))
     _check(strategy.name, chosen, budget, unaskable, trainer.split.space)
     embed = trainer.scores.watch.seconds.get("embed", 0.0)
@@ -128,7 +134,7 @@ def _select(
     (folder / "selection.json").write_text(json.dumps(info))
 
 
-def _chosen_labels(settings: CampaignSettings, round: int) -> int:
+def chosen_labels(settings: CampaignSettings, round: int) -> int:
     """The labels of a round that its strategy chooses."""
     return settings.schedule.batches()[round - 1] - settings.measuring_labels(round)
 

@@ -358,7 +358,7 @@ class Trainer:
             remedy = 'Set reranker = "on" in campaign.toml, or ask for more labels'
             raise InputError("there is no re-ranker to learn from", why=why, remedy=remedy)
         scored = self.scores.score(scorer, self.split, self.model_key(labels))
-        chance = scorer.probabilities(scored.scan.scores(scored.candidates))
+        chance = scorer.uncalibrated(scored.scan.scores(scored.candidates))
         wanted = ((chance >= sure) | (chance <= 1 - sure)) & ~is_member(scored.candidates, labels.ids)
         also = scored.candidates[wanted], chance[wanted] >= sure
         before = average_precision(self._out_of_fold(labels).log_odds, labels.values)

@@ -172,7 +172,7 @@ def _run(campaign: Campaign, as_json: bool) -> None:
         last = "This campaign is finished; nothing was left to do. "
     if step.name == "finished":
         last += f"More: pairsieve extend {campaign.folder} --labels 200"
-    show(now.as_json(), as_json, f"{rounds_table(now)}\n\n{_line(now.advice)}{last}")
+    show(now.as_json(), as_json, f"{rounds_table(now)}\n\n{_line(now.advice)}{_line(now.inferred)}{last}")
 
 
 @app.command()
@@ -186,7 +186,11 @@ def status(folder: Path = FOLDER, as_json: bool = JSON) -> None:
     if now.state == "waiting":
         last = f"Answer with {now.next_command}, or by file with pairsieve ask and import.\n{last}"
     stale = "".join(f"Round {n} is trained and measured again: {why}.\n" for n, why in now.stale.items())
-    show(now.as_json(), as_json, f"{rounds_table(now)}\n\n{_line(now.advice)}{stale}{last}")
+    show(
+        now.as_json(),
+        as_json,
+        f"{rounds_table(now)}\n\n{_line(now.advice)}{_line(now.inferred)}{stale}{last}",
+    )
 
 
 def _line(sentence: str) -> str:

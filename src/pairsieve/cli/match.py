@@ -130,17 +130,12 @@ def match_words(found: dict[str, Any]) -> str:
     lines.append(threshold_words(found["threshold"]))
     if "check" in found:
         lines.append(check_words(found["check"]))
-    drawn = found.get("drawn")
-    if drawn and drawn["precision_of_new"]:
-        figure = _figure(drawn["precision_of_new"])
-        lines.append(
-            f"Precision of the pairs nobody labelled, by {drawn['labels']:,} drawn labels: {figure}."
-        )
     sure = f" ({found['labelled']:,} pairs labelled as matches among them)" if found["labelled"] else ""
     one = ", at most one a text" if found["one_to_one"] else ""
     one = ", the pairs inside groups" if found["grouped"] else one
     listed = f"{found['matches']:,} matches{one}{sure}" if found["matches"] else "no pair is listed"
     lines.append(f"{found['out']}: {listed}.")
+    lines += list_words(found["threshold"])
     if "truth" in found:
         truth = found["truth"]
         ap, best = truth["average_precision"], truth["best_f1"]["value"]
@@ -171,6 +166,7 @@ def cluster_words(found: dict[str, Any]) -> str:
         threshold_words(found["threshold"]),
         f"{found['out']}: {groups}, the largest of {found['largest']:,}.",
         f"{found['components_split']:,} chains of matches were split.",
+        *list_words(found["threshold"], "the pairs inside groups have"),
     ]
     for name, words in (
         ("truth", "against the truth"),
@@ -195,26 +191,42 @@ def unreadable_words(texts: int) -> list[str]:
 
 
 def threshold_words(chosen: dict[str, Any]) -> str:
-    """The threshold, what it was chosen for and on, and the precision and recall expected there."""
+    """The threshold, what it was chosen for and on, and precision and recall there on dev, if it was that."""
     expected = ""
-    if chosen["measured"]:
+    if chosen["measured"] and chosen["of"] == "dev":
         figures = (f"{name} {_figure(chosen[name])}" for name in ("precision", "recall") if name in chosen)
-        expected = f"; {', '.join(figures)}"
+        expected = f"; there {', '.join(figures)}"
     target = " as given" if chosen["target"].startswith("a threshold of") else f" for {chosen['target']}"
     source = f", from {chosen['basis']}" if chosen["from"] else ""
     sentence = f"Threshold {chosen['threshold']:.9g}{target}{source}{expected}."
     return f"{sentence}\n  {chosen['trust']}" if chosen.get("trust") and expected else sentence
 
 
+def list_words(chosen: dict[str, Any], of: str = "the list has") -> list[str]:
+    """What drawn labels say of the list as it is written; nothing where too few were drawn."""
+    if not chosen["measured"] or chosen["of"] != "list":
+        return []
+    new = chosen["precision_of_new"]
+    of_new = f"; its pairs nobody labelled {_figure(new)}" if new else ""
+    recall = "a recall that is not known: no match was seen"
+    if chosen["recall"]:
+        within = f"of the matches among the {chosen['reach_pairs']:,} best pairs"
+        recall = f"a recall of {_figure(chosen['recall'])} {within}"
+    figures = f"a precision of {_figure(chosen['precision'])}{of_new}; {recall}"
+    return [f"By {chosen['labels']:,} drawn labels {of} {figures}."]
+
+
 def check_words(check: dict[str, Any]) -> str:
     """What was shown of a list, or how many labels would show it."""
+    by = f" (answered by {check['answered_by']})" if check["answered_by"] and check["labels"] else ""
     if check["threshold"] is None:
-        return f"Not checked: about {check['needed']:,} more labels would tell (--check-labels)."
+        spent = f" {check['labels']:,} labels{by} do not show it;" if check["labels"] else ""
+        return f"Not checked:{spent} about {check['needed']:,} more labels would tell (--check-labels)."
     of = "its pairs that nobody labelled have"
     if check["target"] == "recall":
         of = f"it has, of the matches among the {check['pairs']:,} best-scored pairs,"
     return (
-        f"Checked by {check['labels']:,} labels: with {check['confidence']:.0%} confidence {of} a "
+        f"Checked by {check['labels']:,} labels{by}: with {check['confidence']:.0%} confidence {of} a "
         f"{check['target']} of {check['value']:g} or more."
     )
 

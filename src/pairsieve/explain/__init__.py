@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.campaign import Campaign
+from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.errors import InputError, nearest
 from pairsieve.explain.words import words_of
 from pairsieve.pairs import is_member, pair_rows
@@ -100,7 +101,7 @@ class Explanation:
     density: tuple[float, float] | None  # of each text (scorer/corrections.py); None without the correction
     reranked: bool  # whether the pair is a candidate that the re-ranker scored
     log_odds: float
-    probability: float
+    probability: float | None  # None where nothing calibrates the score
     standing: Standing | None  # None where nobody wanted all pairs counted
     at_score: AtScore | None
     truth: bool | None  # None where the split's truth is not known
@@ -156,7 +157,7 @@ def explain(
         density=density or None,
         reranked=bool(is_member(ids, scored.candidates)[0]),
         log_odds=float(scorer.log_odds(np.array([score]))[0]),
-        probability=float(scorer.probabilities(np.array([score]))[0]),
+        probability=_probability(campaign, number, score, count_all),
         standing=_standing(part, scan, score) if count_all else None,
         at_score=_at_score(campaign, part, number, scan, score) if count_all else None,
         truth=bool(is_member(ids, part.positives)[0]) if part.has_truth else None,
@@ -165,6 +166,11 @@ def explain(
         right_words=words[1],
         near=_near(campaign, number, scorer.matcher, rows, itself, examples),
     )
+
+
+def _probability(campaign: Campaign, round: int, score: float, look: bool) -> float | None:
+    found = float(calibrated_scorer(campaign, round, look).probabilities(np.array([score]))[0])
+    return None if np.isnan(found) else found
 
 
 # ── which pair ──────────────────────────────────────────────────────────────────────────────────────

@@ -21,12 +21,14 @@ def words_of(found: Explanation, colour: bool = False) -> str:
     def ink(words: str, *codes: str) -> str:
         return f"{''.join(codes)}{words}{PLAIN}" if colour else words
 
-    says = f"(score {found.score:.4f}, log-odds {found.log_odds:+.2f})"
+    says = f"score {found.score:.4f}, log-odds {found.log_odds:+.2f}"
+    chance = f"probability {found.probability:.3f}" if found.probability is not None else ""
+    first = f"{ink(chance, BOLD)} ({says})" if chance else f"{ink(says, BOLD)}; nothing calibrates it"
     lines = [
         f"{ink(visible(found.left_key), BOLD)}  {_marked(found.left_text, found.left_words, colour)}",
         f"{ink(visible(found.right_key), BOLD)}  {_marked(found.right_text, found.right_words, colour)}",
         "",
-        f"The model of round {found.round}: {ink(f'probability {found.probability:.3f}', BOLD)} {says}.",
+        f"The model of round {found.round}: {first}.",
     ]
     if found.density is not None:
         one, other = found.density

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pairsieve.campaign import Campaign
+from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.errors import InputError
 from pairsieve.library.campaigns import Place, open_campaign, trained_round
 from pairsieve.library.records import ExportedModel, Folder, Report
@@ -46,7 +47,7 @@ def export_model(campaign: Place, out: Folder, *, round: int | None = None) -> E
     of_round = trained_round(campaign, round)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{target} exists and is not empty", remedy="Choose a new folder for the model")
-    scorer = campaign.scorer(of_round)
+    scorer = calibrated_scorer(campaign, of_round)
     split, held_out = _measured_split(campaign)
     whole = plain = None
     if split is not None:
@@ -54,7 +55,7 @@ def export_model(campaign: Place, out: Folder, *, round: int | None = None) -> E
         plain = _average_precision(campaign.score(split, of_round, scorer.plain()), split)
     parts = (scorer.weight, scorer.bias, scorer.reranker is not None)
     name = None if split is None else split.name
-    exported = ExportedModel(target, of_round, *parts, name, held_out, whole, plain)
+    exported = ExportedModel(target, of_round, *parts, name, held_out, whole, plain, scorer.calibrated)
     try:
         with atomic_folder(target) as folder:
             save_scorer(scorer, folder)

@@ -86,6 +86,11 @@ class Status:
         """The advice after the last round that has one."""
         return next((row.advice for row in reversed(self.rounds) if row.advice), "")
 
+    @property
+    def inferred(self) -> str:
+        """How many labels were inferred by transitivity, and how many may be wrong; empty without it."""
+        return str(self._json.get("inferred", {}).get("sentence", ""))
+
     def as_json(self) -> dict[str, Any]:
         """As `pairsieve status --json` prints it."""
         return self._json
@@ -180,6 +185,7 @@ class ExportedModel(Record):
     held_out: bool
     average_precision: float | None  # of the whole scorer
     plain_average_precision: float | None  # of the sentence-transformers part alone
+    calibrated: bool  # whether `scorer.probabilities` gives any
 
     def as_json(self) -> dict[str, Any]:
         figures = super().as_json()
@@ -195,6 +201,12 @@ class ExportedModel(Record):
             f"load_scorer, {self.plain_average_precision:.4f} with SentenceTransformer alone.{caution}"
         )
 
+    def probabilities(self) -> str:
+        """Whether it has probabilities, in a sentence."""
+        if self.calibrated:
+            return "`scorer.probabilities(scores)`: calibrated on labels drawn with known chances."
+        return "It gives scores and no probabilities: too few labels were drawn to calibrate them."
+
     def card(self) -> str:
         """What the model card says of the whole scorer."""
         parts = "neighbour smoothing and hubness correction" + (", and a re-ranker" if self.reranked else "")
@@ -209,6 +221,7 @@ scorer = pairsieve.load_scorer("path/to/this/folder")
 scores = scorer.scores(["first text", "second text"])  # pairs of one collection; or give two lists
 ```
 
+{self.probabilities()}
 {self.figures()}
 """
 
@@ -216,7 +229,7 @@ scores = scorer.scores(["first text", "second text"])  # pairs of one collection
         words = f"{self.path}: the scorer of round {self.round}. All of it: "
         words += f"pairsieve.load_scorer({str(self.path)!r}). Its plain part: "
         words += f"SentenceTransformer({str(self.path)!r})."
-        return f"{words}\n{self.figures()}".rstrip()
+        return f"{words}\n{self.probabilities()}\n{self.figures()}".rstrip()
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ alike. The interval draws dev's texts again.
 **labels**: a curve from the scorer's log-odds to the probability of a match (`audit/calibrate.py`): its slope
 from the labels that the campaign chose, out-of-fold; its height from those that were drawn with known
 chances, where there are any. Expected matches at or above a threshold are the labelled ones there plus the
-sum of the probability over all unlabelled pairs there, which are counted exactly. Intervals are printed only
-where labels were drawn (`audit/estimate.py`).
+sum of the probability over all unlabelled pairs there, which are counted exactly. Where labels were drawn,
+what is printed beside a list is estimated from them alone (`listed.py`).
 
 **audit**: drawn labels alone; expected matches by strata of the ranking.
 
@@ -26,10 +26,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.audit.calibrate import Calibration, calibrate, expected_curve, expected_rates
+from pairsieve.audit.calibrate import calibrate, expected_curve, expected_rates
 from pairsieve.audit.draws import AskedPairs, cut_ranking
-from pairsieve.audit.estimate import AuditResult, stratum_counts
-from pairsieve.audit.run import estimate_at
+from pairsieve.audit.estimate import stratum_counts
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.errors import InputError
 from pairsieve.matches.listing import Known
@@ -38,6 +37,7 @@ from pairsieve.matches.threshold import OperatingPoint
 from pairsieve.measure.curve import Curve
 from pairsieve.measure.intervals import times_drawn
 from pairsieve.pairs import Ids, is_member, pair_rows
+from pairsieve.scorer.calibration import Calibration
 from pairsieve.tasks import Split
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ class ExpectedCurve:
     source: str  # dev, labels or audit
     listed: Curve | None = None  # of the list as it is written, labelled pairs counting as what they are
     unlabelled: Curve | None = None  # of the pairs without a label alone
-    interval: Interval | None = (
-        None  # of a point by score alone -> precision, recall; None: nothing was drawn
-    )
+    interval: Interval | None = None  # of a point by score alone -> precision, recall; of dev
     calibration: Calibration | None = None
     trust: str = ""  # how far the figures can be trusted, in a sentence
 
@@ -114,7 +112,7 @@ def _share_a_side(one: Split, other: Split) -> bool:
 
 
 def from_labels(
-    ranking: Ranking, labelled: OutOfFold, known: Known, asked: AskedPairs | None = None, seed: int = 0
+    ranking: Ranking, labelled: OutOfFold, known: Known, asked: AskedPairs | None = None
 ) -> ExpectedCurve:
     """Expected matches at every threshold, from the labels given.
 
@@ -140,8 +138,7 @@ def from_labels(
     new = expected_curve(grid, free, rate, np.zeros(len(grid)), np.zeros(len(grid)))
     chosen = f"the {len(labelled.labels):,} labels given ({int(labelled.labels.sum()):,} matches)"
     words = chosen + (f" and {curve.drawn:,} drawn" if curve.drawn else "")
-    interval = _drawn_interval(ranking, asked, seed) if asked is not None and curve.calibrated else None
-    return ExpectedCurve(by_score, words, "labels", listed, new, interval, curve)
+    return ExpectedCurve(by_score, words, "labels", listed, new, None, curve)
 
 
 def _drawn(ranking: Ranking, asked: AskedPairs | None) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -152,21 +149,7 @@ def _drawn(ranking: Ranking, asked: AskedPairs | None) -> tuple[NDArray[np.float
     return ranking.log_odds(asked.scores[use]), asked.labels[use] == 1
 
 
-def _drawn_interval(ranking: Ranking, asked: AskedPairs, seed: int) -> Interval:
-    def interval(point: OperatingPoint) -> tuple[Estimate, Estimate | None]:
-        found = estimate_from_draws(ranking, asked, point.threshold, seed)
-        return found.precision, found.recall
-
-    return interval
-
-
-def estimate_from_draws(ranking: Ranking, asked: AskedPairs, threshold: float, seed: int) -> AuditResult:
-    """Figures of the ranking at a threshold, as `pairsieve audit` would give them."""
-    rng = generator_for(seed, 0, "match interval")
-    return estimate_at(ranking.scored.scan, asked, threshold, rng)
-
-
-def from_audit(ranking: Ranking, asked: AskedPairs, seed: int) -> ExpectedCurve:
+def from_audit(ranking: Ranking, asked: AskedPairs) -> ExpectedCurve:
     """Expected matches by strata of the ranking, from labels drawn with known chances alone."""
     count = int(((asked.audit > 0) & (asked.labels >= 0)).sum())
     if not count:
@@ -181,7 +164,7 @@ def from_audit(ranking: Ranking, asked: AskedPairs, seed: int) -> ExpectedCurve:
     found = np.maximum(np.cumsum(held.totals), 1.0)
     curve = Curve(strata.edges, expected, np.maximum(found - expected, 0.0), max(float(expected[-1]), 1e-12))
     words = f"{count:,} labels drawn with known chances"
-    return ExpectedCurve(curve, words, "audit", interval=_drawn_interval(ranking, asked, seed))
+    return ExpectedCurve(curve, words, "audit")
 
 
 def _between_ends(

@@ -8,22 +8,15 @@ besides: a check that waited for people is run again from its start, and finds t
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.audit.calibrate import FEWEST
 from pairsieve.audit.draws import Floats, cut_ranking, draw_pairs
 from pairsieve.audit.estimate import recall_limits
-from pairsieve.audit.guarantee import (
-    CheckedList,
-    candidate_lists,
-    check_precision,
-    labels_needed,
-    permanent_order,
-)
+from pairsieve.audit.guarantee import CheckedList, check_precision, labels_needed, permanent_order, plan_lists
 from pairsieve.audit.run import CHECK, asked_pairs, plan
 from pairsieve.contracts import generator_for
 from pairsieve.ledger import Ledger
@@ -31,6 +24,7 @@ from pairsieve.matches.listing import Known
 from pairsieve.matches.ranking import Ranking
 from pairsieve.measure.curve import Curve
 from pairsieve.pairs import Ids, Scores, is_member, pair_rows
+from pairsieve.scorer.calibration import FEWEST
 from pairsieve.sources import TruthSource
 from pairsieve.tasks import Split
 
@@ -50,6 +44,7 @@ class Check:
     waiting: int = 0  # labels that people still owe
     needed: int = 0  # more labels that would probably tell
     pairs: int = 0  # of recall: the best-scored pairs that it speaks of
+    answered_by: str = ""  # the truth of a split, where it answered; empty: people, files or models
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -69,41 +64,34 @@ class Checker:
         """The longest list whose pairs without a label are shown to have the precision `value`.
 
         known: every labelled pair; those of this check are drawn ones, the others are not in question.
-        expected: of the unlabelled pairs, by threshold.
+        expected: of the pairs that had no label before the check, by threshold.
         """
-        mine = self._mine()
+        mine = check_pairs(self.ledger, self.round)
         before = known.ids[~is_member(known.ids, mine)]
         found = expected.true_positives + expected.false_positives
         few = found <= MOST_PAIRS
-        places = candidate_lists(found[few], expected.precision[few], value, labels)
-        none = Check(
-            "precision", value, confidence, len(mine), None, needed=labels_needed(1.0, value, confidence)
-        )
-        if not len(places) or labels <= 0:
+        plan = plan_lists(found[few], expected.precision[few], value, labels, confidence)
+        none = Check("precision", value, confidence, len(mine), None, needed=labels_needed(value, confidence))
+        if not len(plan.places):
             return none
-        thresholds = expected.thresholds[places]
+        thresholds = expected.thresholds[plan.places]
         ids, scores = self._unlabelled(float(thresholds[-1]), before)
-        order = permanent_order(ids, self.seed + self.round)
-        first = np.argsort(order)
-        ids, scores, order = ids[first], scores[first], order[first]
-        sizes = [int((scores >= threshold).sum()) for threshold in thresholds]
-        kept = np.unique(sizes, return_index=True)[1]
-        kept = kept[np.asarray(sizes)[kept] > 0]
-        thresholds, sizes = thresholds[kept], [sizes[at] for at in kept.tolist()]
-        guess = expected.precision[places][kept].tolist()
-        if not sizes:
+        first = np.argsort(permanent_order(ids, self.seed + self.round))
+        ids, scores = ids[first], scores[first]
+        sizes, kept = np.unique([int((scores >= at).sum()) for at in thresholds], return_index=True)
+        thresholds, sizes = thresholds[kept][sizes > 0], sizes[sizes > 0]
+        if not len(sizes):
             return none
-        instant = self.split.has_truth
         result: CheckedList = check_precision(
             [float(each) for each in thresholds],
-            sizes,
-            guess,
-            lambda threshold, count: _first(ids, order, scores, threshold, count),
-            lambda pairs: self._ask(pairs, len(pairs) / sizes[-1]),
+            sizes.tolist(),
+            plan.failures,
+            lambda threshold, count: ids[scores >= np.float32(threshold)][:count],
+            lambda pairs: self._ask(pairs, len(pairs) / int(sizes[-1])),
             value,
             labels,
             confidence,
-            at_once=AT_ONCE if instant else AT_ONCE_PEOPLE,
+            at_once=AT_ONCE if self.split.has_truth else AT_ONCE_PEOPLE,
         )
         at = float(thresholds[result.certified - 1]) if result.certified else None
         return Check("precision", value, confidence, result.labels, at, result.waiting, result.wanted)
@@ -118,7 +106,7 @@ class Checker:
         mine = [at for at, each in enumerate(self.ledger.questions(purpose="audit").strategy) if each == name]
         if not mine and labels > 0:
             asked = asked_pairs(self.ledger, scan)
-            strata, wanted = plan(scan, asked, labels, guess, self.ranking.scorer.probabilities)
+            strata, wanted = plan(scan, asked, labels, guess, self.ranking.scorer.uncalibrated)
             rng = generator_for(self.seed, self.round, name)
             drawn = draw_pairs(scan, strata, wanted, asked, self.ledger.asked(), rng)
             if len(drawn.ids):
@@ -145,11 +133,9 @@ class Checker:
         needed = 0 if at is not None else max(drawn_labels, 50)
         return Check("recall", value, confidence, len(mine_ids), at, 0, needed, pairs)
 
-    def _mine(self) -> Ids:
-        """The pairs that precision checks of this round asked, sorted."""
-        questions = self.ledger.questions(purpose="audit")
-        mine = [name.startswith(f"{CHECK}{self.round},") for name in questions.strategy]
-        return np.sort(questions.ids[np.array(mine, bool)])
+    def answered(self, check: Check) -> Check:
+        """With who answered."""
+        return replace(check, answered_by=f"the truth of {self.split.name}" if self.split.has_truth else "")
 
     def _unlabelled(self, threshold: float, before: Ids) -> tuple[Ids, Scores]:
         """The pairs of a list that had no label before the check, by id."""
@@ -159,7 +145,7 @@ class Checker:
         scores = np.concatenate([np.empty(0, np.float32), *(scores for _, scores in pieces)])
         # A pair asked for another reason and not answered, or unsure, is in question as little as a labelled
         # one.
-        others = np.setdiff1d(np.union1d(self.ledger.asked(), before), self._mine())
+        others = np.setdiff1d(np.union1d(self.ledger.asked(), before), check_pairs(self.ledger, self.round))
         free = ~is_member(ids, others)
         order = np.argsort(ids[free])
         return ids[free][order], scores[free][order]
@@ -201,9 +187,8 @@ class Checker:
             self.ledger.answer(source.answer(waiting), who=source.name, source=source.name)
 
 
-def _first(
-    ids: Ids, order: Floats, scores: Scores, threshold: float, count: int
-) -> tuple[Ids, Floats, Scores]:
-    """The first pairs of a list in their random order, in which the arrays are."""
-    here = np.flatnonzero(scores >= np.float32(threshold))[:count]
-    return ids[here], order[here], scores[here]
+def check_pairs(ledger: Ledger, round: int) -> Ids:
+    """The pairs that precision checks of a round asked, sorted."""
+    questions = ledger.questions(purpose="audit")
+    mine = [name.startswith(f"{CHECK}{round},") for name in questions.strategy]
+    return np.sort(questions.ids[np.array(mine, bool)])

@@ -13,17 +13,13 @@ from pairsieve.artifacts import labels_digest
 from pairsieve.audit.draws import AskedPairs
 from pairsieve.audit.run import asked_pairs
 from pairsieve.campaign.audits import split_ledger
+from pairsieve.campaign.probability import calibration_of
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError, nearest
+from pairsieve.ledger import Ledger
 from pairsieve.matches.assignment import check_two, one_to_one
-from pairsieve.matches.calibration import (
-    ExpectedCurve,
-    estimate_from_draws,
-    from_audit,
-    from_dev,
-    from_labels,
-)
-from pairsieve.matches.checks import Check, Checker
+from pairsieve.matches.calibration import ExpectedCurve, from_audit, from_dev, from_labels
+from pairsieve.matches.checks import Check, Checker, check_pairs
 from pairsieve.matches.clusters import (
     against_labels,
     against_truth,
@@ -32,6 +28,7 @@ from pairsieve.matches.clusters import (
     guarded_clusters,
     representatives,
 )
+from pairsieve.matches.listed import ListTally, threshold_figures
 from pairsieve.matches.listing import Known, check_out, first_pairs, list_bands, write_groups, write_list
 from pairsieve.matches.ranking import Ranking, rank, without_pairs
 from pairsieve.matches.threshold import OperatingPoint, Target, choose_threshold, point_through
@@ -103,17 +100,18 @@ def find_matches(
         bands = _inside_groups(ranking, _groups(ranking, point.threshold, known)[0], known)
     if target.kind == "count":
         bands = first_pairs(bands, int(target.value))
+    tally = _tally(campaign, ranking, expected, point)
+    bands = bands if tally is None else tally.watch(bands)
     rows, found, labelled = write_list(
-        out, bands, split, _probability(ranking, expected), known, options.texts
+        out, bands, split, _probability(campaign, round, ranking, expected), known, options.texts
     )
     if not rows:
         point = OperatingPoint(point.threshold, np.nan, np.nan)  # an empty list has no precision
     return {
         **about,
         "state": "listed",
-        "threshold": _threshold_figures(target, expected, point),
+        "threshold": threshold_figures(target, expected, point, tally, campaign.settings.seed),
         **({"check": check.as_json()} if check is not None else {}),
-        **_drawn_figures(campaign, ranking, expected, point),
         "out": str(out),
         "matches": rows,
         "labelled": labelled,
@@ -131,6 +129,10 @@ def find_clusters(
     check_equivalence(split.space, campaign.task.relation, str(campaign.folder))
     round, ranking, known, expected, point = _ranked(campaign, split, target, options)
     group, pairs = _groups(ranking, point.threshold, known)
+    tally = _tally(campaign, ranking, expected, point)
+    if tally is not None:
+        for _ in tally.watch(_inside_groups(ranking, group, known)):
+            pass
     rows = np.asarray(ranking.scored.corrected.rows[0], np.float32)
     chained = components(len(split.left), np.union1d(pairs, known.matches))
     chosen = representatives(rows, group)
@@ -139,7 +141,7 @@ def find_clusters(
     figures: dict[str, Any] = {
         **_about(campaign, split, round, ranking),
         "texts": len(group),
-        "threshold": _threshold_figures(target, expected, point),
+        "threshold": threshold_figures(target, expected, point, tally, campaign.settings.seed),
         "out": str(out),
         "clusters": int((size > 1).sum()),
         "clustered_texts": int(size[size > 1].sum()),
@@ -166,7 +168,11 @@ def _ranked(
     source = _source(campaign, split, options.source)
     given = labelled_pairs(campaign, split)
     ranking = _ranking(campaign, split, round, options.search, given.matches if options.known else None)
-    expected, point = _operating_point(campaign, round, ranking, given, target, source, options)
+    before = given
+    if target.kind == "precision" and (ledger := _ledger(campaign, ranking)) is not None:
+        earlier = ~is_member(given.ids, check_pairs(ledger, round))  # a check is planned without its answers
+        before = Known(given.ids[earlier], given.labels[earlier])
+    expected, point = _operating_point(campaign, round, ranking, before, target, source, options)
     return round, ranking, given if options.known else Known.nothing(), expected, point
 
 
@@ -331,11 +337,9 @@ def _operating_point(
             measured = ranking if dev is split else _ranking(campaign, dev, round, "exact")
             expected = from_dev(measured, split, seed, held_out)
         elif source == "audit":
-            expected = from_audit(ranking, asked_pairs(campaign.ledger, ranking.scored.scan), seed)
+            expected = from_audit(ranking, asked_pairs(campaign.ledger, ranking.scored.scan))
         else:
-            expected = from_labels(
-                ranking, campaign.out_of_fold(round), known, _asked(campaign, ranking), seed
-            )
+            expected = from_labels(ranking, campaign.out_of_fold(round), known, _asked(campaign, ranking))
     except InputError:
         if target.kind not in ("count", "threshold"):
             raise
@@ -365,12 +369,18 @@ def _point(expected: ExpectedCurve, threshold: float, as_labelled: bool) -> Oper
     return point_through(curve, threshold)
 
 
-def _asked(campaign: Campaign, ranking: Ranking) -> AskedPairs | None:
-    """Every pair asked of the ranked split, with its draw; None where an index lists only some pairs, or for
-    texts that are no split of the task."""
+def _ledger(campaign: Campaign, ranking: Ranking) -> Ledger | None:
+    """Holds the questions of the ranked split; None where an index lists only some pairs, or for texts that
+    are no split of the task."""
     if ranking.listed is not None or campaign.task.splits.get(ranking.split.name) is not ranking.split:
         return None
-    return asked_pairs(split_ledger(campaign, ranking.split.name).ledger, ranking.scored.scan)
+    return split_ledger(campaign, ranking.split.name).ledger
+
+
+def _asked(campaign: Campaign, ranking: Ranking) -> AskedPairs | None:
+    """Every pair asked of the ranked split, with its draw."""
+    ledger = _ledger(campaign, ranking)
+    return None if ledger is None else asked_pairs(ledger, ranking.scored.scan)
 
 
 def _check(
@@ -383,59 +393,44 @@ def _check(
     options: ListOptions,
 ) -> Check | None:
     """Labels asked to show that the list is what was wanted; None where nobody could answer."""
-    split = ranking.split
-    if ranking.listed is not None or campaign.task.splits.get(split.name) is not split:
+    ledger = _ledger(campaign, ranking)
+    if ledger is None:
         return None
-    ledger = split_ledger(campaign, split.name).ledger
-    checker = Checker(ranking, ledger, split, round, campaign.settings.seed)
+    checker = Checker(ranking, ledger, ranking.split, round, campaign.settings.seed)
     if target.kind == "recall":
-        return checker.recall(point.threshold, target.value, options.check_labels, options.confidence)
+        found = checker.recall(point.threshold, target.value, options.check_labels, options.confidence)
+        return checker.answered(found)
     given = ledger.labels("train"), ledger.labels("audit")
     ids, first = np.unique(np.concatenate([pairs for pairs, _ in given]), return_index=True)
     known = Known(ids, np.concatenate([labels for _, labels in given])[first])
     curve = expected.curve if expected.unlabelled is None else expected.unlabelled
-    return checker.precision(known, curve, target.value, options.check_labels, options.confidence)
+    return checker.answered(
+        checker.precision(known, curve, target.value, options.check_labels, options.confidence)
+    )
 
 
-def _probability(ranking: Ranking, expected: ExpectedCurve | None) -> Callable[[Scores], Any] | None:
+def _probability(
+    campaign: Campaign, round: int, ranking: Ranking, expected: ExpectedCurve | None
+) -> Callable[[Scores], Any] | None:
     """What makes probabilities of scores; None where too few labels were drawn to call them that."""
-    if expected is None or expected.calibration is None or not expected.calibration.calibrated:
+    curve = expected.calibration if expected is not None else None
+    if curve is None and expected is not None and expected.source == "dev":
+        curve = calibration_of(campaign, round)
+    if curve is None or not curve.calibrated:
         return None
-    curve = expected.calibration
     return lambda scores: curve.probabilities(ranking.log_odds(scores))
 
 
-def _drawn_figures(
+def _tally(
     campaign: Campaign, ranking: Ranking, expected: ExpectedCurve | None, point: OperatingPoint
-) -> dict[str, Any]:
-    """Precision by score and of the pairs nobody labelled, from labels drawn with known chances, if enough
-    are.
-    """
-    if expected is None or expected.calibration is None or not expected.calibration.calibrated:
-        return {}
-    asked = _asked(campaign, ranking)
-    if asked is None or not ranking.count_reaching(point.threshold):
-        return {}
-    found = estimate_from_draws(ranking, asked, point.threshold, campaign.settings.seed)
-    new = found.precision_of_new
-    return {"drawn": {"labels": found.labels, "precision_of_new": new.as_json() if new else None}}
-
-
-def _threshold_figures(
-    target: Target, expected: ExpectedCurve | None, point: OperatingPoint
-) -> dict[str, Any]:
-    """The threshold, what is expected there, and intervals where something was measured."""
-    figures: dict[str, Any] = {"target": str(target), "from": expected.source if expected else None}
-    figures |= {"basis": expected.basis if expected else "nothing", **point.as_json()}
-    figures["measured"] = bool(expected is not None and expected.interval and np.isfinite(point.precision))
-    if expected is not None and expected.interval is not None and np.isfinite(point.precision):
-        precision, recall = expected.interval(point)
-        figures |= {"precision": precision.as_json()}
-        if recall is not None:
-            figures |= {"recall": recall.as_json()}
-    if expected is not None and expected.trust:
-        figures["trust"] = expected.trust
-    return figures
+) -> ListTally | None:
+    """What counts the list for its figures; None where too few labels were drawn of this split."""
+    ledger = _ledger(campaign, ranking)
+    if ledger is None or expected is None or expected.source == "dev":
+        return None
+    if expected.calibration is not None and not expected.calibration.calibrated:
+        return None
+    return ListTally.of(ranking, ledger, point.threshold)
 
 
 def _assigned(

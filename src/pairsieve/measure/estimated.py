@@ -93,6 +93,7 @@ def estimate(
     counts = layout.counts()
     curve = curve_from_counts(thresholds, tp, counts.near + counts.far, float(tp[-1]))
     values, best_at = _unbiased_figures(tp, counts, recalls)
+    values[0] = max(values[0], tp[-1] / sample.pairs)  # its noise may reach below what any order would have
     low, high, mean = _limits(layout, recalls, repeats, confidence, resample, rng)
     excess = max(0.0, mean[1] - curve.best_f1().value)
     values[1] -= excess

@@ -1,7 +1,7 @@
 """Export of a trained encoder as a folder that sentence-transformers loads with one line.
 
 The folder holds the transformer (safetensors, float32), mean pooling, a Dense layer without bias where the
-matcher has a linear map, and normalisation; `head.json` beside them says how a cosine becomes a probability.
+matcher has a linear map, and normalisation; `head.json` beside them says how a cosine becomes log-odds.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def read_head(folder: Path) -> dict[str, Any]:
         raise InputError(
             f"no trained matcher: {HEAD_FILE} is missing",
             where=str(folder),
-            why="the head says how a cosine becomes a probability",
+            why="the head says how a cosine becomes log-odds",
             remedy="Name a folder that a matcher's save() wrote; a bare encoder is opened with encoder_named",
         )
     head = read_json(path)
@@ -111,7 +111,7 @@ tags: [sentence-transformers, pairsieve]
 # A matcher of text pairs
 
 Trained by pairsieve (learner `{head["learner"]}`) from the encoder `{encoder_name}` on {trained_on}.
-A pair matches with probability `1 / (1 + exp(-({weight:.6g} * cosine + {bias:.6g})))`.
+The log-odds of a match, by the pairs that were labelled, are `{weight:.6g} * cosine + {bias:.6g}`.
 
 ```python
 from sentence_transformers import SentenceTransformer
@@ -123,9 +123,10 @@ cosine = (a * b).sum(axis=1)
 logit = {weight!r} * cosine + {bias!r}
 ```
 
-Texts are cut at {head["max_length"]} tokens, pooled by their mean and brought to length one. The probability
-is fitted to pairs chosen for labelling, which hold far more matches than all pairs do: use it to rank, and
-set a threshold on measured precision. The model knows only the kind of pair it was trained on.
+Texts are cut at {head["max_length"]} tokens, pooled by their mean and brought to length one. The log-odds
+are fitted to pairs chosen for labelling, which hold far more matches than all pairs do, so they give no
+probability: use them to rank, and set a threshold on measured precision. The model knows only the kind of
+pair it was trained on.
 """,
         encoding="utf-8",
     )

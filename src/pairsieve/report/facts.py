@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.notebook import state_sentence
+from pairsieve.campaign.probability import calibrated_scorer, reliability_over_all
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.errors import InputError, PairsieveError, nearest
 from pairsieve.ledger import RoundCount
 from pairsieve.measure.curve import Curve, Histogram, curve_from_scores, measure_exactly
 from pairsieve.measure.figures import BalancedFigures, Figures, balanced_figures, figures_of
 from pairsieve.measure.intervals import text_interval
-from pairsieve.pairs import ScoredPairs, Scores, pair_rows
+from pairsieve.pairs import Ids, ScoredPairs, Scores, pair_rows
 from pairsieve.progress import tracked
 from pairsieve.report.origin import Origin, origin_of
 from pairsieve.report.people import People, people_of
@@ -59,7 +60,7 @@ class ShownPair:
     right_key: str
     right_text: str
     score: float
-    probability: float
+    probability: float | None  # None where nothing calibrates the score
     rank: int | None = None  # pairs of the split that score as much or more, where they were counted
 
 
@@ -94,6 +95,7 @@ class Measured:
     samples: tuple[Sample, ...]  # the stated pairs, where there are any, and a balanced sample
     false_positives: tuple[ShownPair, ...]  # highest-scoring non-matches
     false_negatives: tuple[ShownPair, ...]  # lowest-scoring matches
+    reliability: tuple[dict[str, float], ...] = ()  # by bin of stated probability; empty without calibration
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +253,9 @@ def _measure(
     """The latest model over all pairs; earlier rounds again, with intervals, where that costs little."""
     split, seed = campaign.task.splits[name], campaign.settings.seed
     scored = campaign.score(split, model)
-    shown = _measured(split, scored, generator_for(seed, model, "report"))
+    known = np.sort(campaign.ledger.asked()) if split is campaign.split else np.empty(0, np.int64)
+    scorer = calibrated_scorer(campaign, model)
+    shown = _measured(split, scored, scorer, known, generator_for(seed, model, "report"))
     by_round = {point.round: point for point in recorded}
     bought = {count.round: count.labelled for count in campaign.ledger.counts()}
     labels = {round_: sum(n for r, n in bought.items() if r <= round_) for round_ in range(model + 1)}
@@ -284,8 +288,11 @@ def _interval(
     return text_interval(split.space, curve, of_positives, near, rng)
 
 
-def _measured(split: Split, scored: ScoredSpace, rng: np.random.Generator) -> Measured:
-    scan, scorer = scored.scan, scored.scorer
+def _measured(
+    split: Split, scored: ScoredSpace, scorer: Scorer, known: Ids, rng: np.random.Generator
+) -> Measured:
+    """scorer: with its calibration. known: labelled pairs of the split, which no probability speaks of."""
+    scan = scored.scan
     measures = measure_exactly(scan, split.positives)
     curve, of_positives = measures.curve, scan.scores(split.positives)
     balanced = min(len(split.positives), split.space.size - len(split.positives))
@@ -311,6 +318,7 @@ def _measured(split: Split, scored: ScoredSpace, rng: np.random.Generator) -> Me
         samples,
         _shown(split, wrong, scorer, True, lambda at: _rank_of_negative(at, of_positives, near.scores)),
         _shown(split, missed, scorer, False, lambda at: _rank_of_match(at, curve)),
+        tuple(reliability_over_all(scorer, scan, split.positives, known)) if scorer.calibrated else (),
     )
 
 
@@ -337,6 +345,7 @@ def _shown(
     """Pairs with their texts, worst first; equal scores by smaller id."""
     order = np.argsort(-pairs.scores if highest else pairs.scores, kind="stable")
     left, right = (side.tolist() for side in pair_rows(pairs.ids[order]))
+    chances = scorer.probabilities(pairs.scores[order])
     return tuple(
         ShownPair(
             split.left.keys[a],
@@ -344,10 +353,10 @@ def _shown(
             split.right.keys[b],
             split.right.texts[b],
             score,
-            float(scorer.probabilities(np.array([score]))[0]),
+            None if np.isnan(chance) else chance,
             rank(score),
         )
-        for a, b, score in zip(left, right, pairs.scores[order].tolist())
+        for a, b, score, chance in zip(left, right, pairs.scores[order].tolist(), chances.tolist())
     )
 
 
@@ -367,7 +376,8 @@ def _by_labels(campaign: Campaign, model: int) -> Labelled:
     scored = campaign.score(split, model)
     scores = scored.scan.scores(ids)
     in_all = -np.diff(scored.scan.count_reaching(edges, desc="counting all pairs"))
-    threshold = scored.scorer.even_odds
+    scorer = calibrated_scorer(campaign, model)
+    threshold = scorer.even_odds
     labelled = ScoredPairs(ids, scores)
     wrong = labelled.where(~labels & (scores >= threshold)).best(MISTAKES)
     missed = labelled.where(labels & (scores < threshold)).closest(-2.0, MISTAKES)
@@ -376,8 +386,8 @@ def _by_labels(campaign: Campaign, model: int) -> Labelled:
         np.histogram(scores[labels], edges)[0],
         np.histogram(scores[~labels], edges)[0],
         in_all - np.histogram(scores, edges)[0],
-        _shown(split, wrong, scored.scorer, True),
-        _shown(split, missed, scored.scorer, False),
+        _shown(split, wrong, scorer, True),
+        _shown(split, missed, scorer, False),
     )
 
 

@@ -44,7 +44,7 @@ def page(facts: Facts, drawn: Sequence[Picture]) -> str:
     """The whole page."""
     style = resources.files("pairsieve.report").joinpath("style.css").read_text(encoding="utf-8")
     top = (_head(facts), _tiles(facts), _missing(facts.missing), _figures(drawn, _balanced(facts)))
-    sections = (*top, _audits(facts), _mistakes(facts), _people(facts), _origin(facts))
+    sections = (*top, _audits(facts), _reliability(facts), _mistakes(facts), _people(facts), _origin(facts))
     body = "\n".join(filter(None, sections))
     name = _text(facts.name)
     return (
@@ -159,6 +159,25 @@ def _accuracy(measured: Measured) -> float:
     return float((pairs - (measured.curve.positives - found) - false) / pairs)
 
 
+def _reliability(facts: Facts) -> str:
+    """Stated and true rates by stated probability."""
+    if facts.measured is None or not facts.measured.reliability:
+        return ""
+    rows = [
+        (
+            f"{row['from']:.1f} to {row['to']:.1f}",
+            f"{row['pairs']:,.0f}",
+            digits(row["stated"]),
+            digits(row["true"]),
+        )
+        for row in facts.measured.reliability
+    ]
+    words = f"All pairs of {facts.split} that nobody labelled, by the probability that the scorer states. "
+    words += "Stated: its mean. True: the share of matches."
+    table = _table(("Probability", "Pairs", "Stated", "True"), rows)
+    return f"<section><h2>Is a probability a probability?</h2><p>{_text(words)}</p>{table}</section>"
+
+
 def _audits(facts: Facts) -> str:
     if not facts.audits:
         return ""
@@ -206,14 +225,15 @@ def _pairs(pairs: Sequence[ShownPair]) -> str:
     items = []
     for pair in pairs:
         rank = f", rank {pair.rank:,}" if pair.rank is not None else ""
+        chance = f", probability {pair.probability:.3f}" if pair.probability is not None else ""
         texts = "".join(
             f'<div><p class="key"><bdi>{_text(key, 120)}</bdi></p>'
             f'<p dir="auto">{_text(text, LONGEST)}</p></div>'
             for key, text in ((pair.left_key, pair.left_text), (pair.right_key, pair.right_text))
         )
         items.append(
-            f'<li class="pair"><div class="texts">{texts}</div><p class="muted">score {pair.score:.4f}, '
-            f"probability {pair.probability:.3f}{rank}</p></li>"
+            f'<li class="pair"><div class="texts">{texts}</div><p class="muted">score {pair.score:.4f}'
+            f"{chance}{rank}</p></li>"
         )
     return f'<ol class="pairs">{"".join(items)}</ol>'
 

@@ -14,11 +14,12 @@ from typing import Any
 
 from pairsieve.errors import InputError
 from pairsieve.files import CHECKSUMS, check_checksums, load_json, write_checksums, write_json
+from pairsieve.scorer.calibration import Calibration
 from pairsieve.scorer.corrections import Corrections
 from pairsieve.scorer.scorer import Scorer
 
 SCORER_FILE = "scorer.json"
-_FORMAT = 2
+_FORMAT = 3
 _RERANKER = "reranker"
 
 
@@ -32,6 +33,7 @@ def save_scorer(scorer: Scorer, folder: Path) -> None:
         save_reranker(folder / _RERANKER, scorer.reranker)
     about: dict[str, Any] = {"format": _FORMAT, "weight": scorer.weight, "bias": scorer.bias}
     about |= {"corrections": asdict(scorer.corrections), "reranked": scorer.reranker is not None}
+    about["calibration"] = asdict(scorer.calibration) if scorer.calibration is not None else None
     write_json(folder / SCORER_FILE, about)
     write_checksums(folder)
 
@@ -58,6 +60,7 @@ def load_scorer(folder: Path | str, device: str | None = None) -> Scorer:
         weight, bias = float(about["weight"]), float(about["bias"])
         if not (math.isfinite(weight) and math.isfinite(bias) and weight > 0):
             raise ValueError(f"weight {weight} and bias {bias} are no calibration")
+        calibration = Calibration(**about["calibration"]) if about["calibration"] is not None else None
     except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
         what, remedy = "the scorer cannot be read", "Export it again"
         raise InputError(what, where=str(path), why=str(error), remedy=remedy) from error
@@ -66,7 +69,7 @@ def load_scorer(folder: Path | str, device: str | None = None) -> Scorer:
         from pairsieve.reranker.saving import load_reranker
 
         reranker = load_reranker(folder / _RERANKER, device)
-    return Scorer(load_matcher(folder, device), corrections, weight, bias, reranker)
+    return Scorer(load_matcher(folder, device), corrections, weight, bias, reranker, calibration)
 
 
 def _corrections(given: dict[str, Any]) -> Corrections:

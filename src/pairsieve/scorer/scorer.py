@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pairsieve.errors import InputError
 from pairsieve.numeric import sigmoid
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, Scores, is_member, pair_rows
+from pairsieve.scorer.calibration import Calibration
 from pairsieve.scorer.corrections import (
     CorrectedRows,
     Corrections,
@@ -51,7 +52,8 @@ class Scorer:
     Without a re-ranker a pair's score is the product of its corrected rows (its cosine, where there are no
     corrections), and its log-odds are `weight · score + bias`. With one, a candidate has the re-ranker's
     log-odds z, which weigh these in, and every other pair z from the bi-encoder alone; the score is
-    z / (1 + |z|). It lies between -1 and 1, and is above 0 where a match is more likely than not.
+    z / (1 + |z|). It lies between -1 and 1. Above 0 a match is more likely than not, as far as the labels
+    tell that it was trained on; only a calibration on labels drawn with known chances gives probabilities.
     """
 
     matcher: Matcher
@@ -59,6 +61,7 @@ class Scorer:
     weight: float
     bias: float
     reranker: Reranker | None = None
+    calibration: Calibration | None = None
 
     def plain(self) -> Scorer:
         """The same matcher without corrections and re-ranker: its cosine, under its own calibration."""
@@ -67,7 +70,7 @@ class Scorer:
 
     def bi_encoder(self) -> Scorer:
         """The same scorer without its re-ranker."""
-        return replace(self, reranker=None)
+        return replace(self, reranker=None, calibration=None)
 
     @property
     def fingerprint(self) -> str:
@@ -96,8 +99,20 @@ class Scorer:
             return (log_odds - self.bias) / self.weight
         return log_odds / (1.0 + abs(log_odds))
 
-    def probabilities(self, scores: NDArray[Any]) -> NDArray[np.float64]:
+    def uncalibrated(self, scores: NDArray[Any]) -> NDArray[np.float64]:
+        """From 0 to 1: how likely a match is by the labels that were trained on. A guess, no probability."""
         return sigmoid(self.log_odds(scores))
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether it has probabilities."""
+        return self.calibration is not None and self.calibration.calibrated
+
+    def probabilities(self, scores: NDArray[Any]) -> NDArray[np.float64]:
+        """Probability of a match from scores; nan where nothing calibrates them."""
+        if self.calibration is None or not self.calibration.calibrated:
+            return np.full(np.shape(scores), np.nan)
+        return self.calibration.probabilities(self.log_odds(scores))
 
     def scores(
         self, left_texts: Sequence[str], right_texts: Sequence[str] | None = None

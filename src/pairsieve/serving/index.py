@@ -51,12 +51,13 @@ MOST_TIES = 4096  # ties of the last place that are looked at one by one
 
 @dataclass(frozen=True)
 class Match:
-    """An earlier text, its score (-1 to 1, on the scale of `evaluate` and `match`) and its probability."""
+    """An earlier text, its score (-1 to 1, on the scale of `evaluate` and `match`) and its probability, where
+    the score is calibrated."""
 
     key: str
     text: str
     score: float
-    probability: float
+    probability: float | None
 
 
 @dataclass(frozen=True, eq=False)

@@ -96,6 +96,7 @@ def open_served(folder: Path, wanted: Wanted) -> Served:
 
 def _open_campaign(folder: Path, wanted: Wanted) -> Served:
     from pairsieve.campaign import Campaign
+    from pairsieve.campaign.probability import calibrated_scorer
 
     cache = wanted.cache
     if cache is None and wanted.state is not None and not os.access(folder, os.W_OK):
@@ -109,7 +110,7 @@ def _open_campaign(folder: Path, wanted: Wanted) -> Served:
     round = latest if wanted.round is None else wanted.round
     if not 1 <= round <= latest:
         raise InputError(f"no model of round {round}", remedy=f"Choose a round from 1 to {latest}")
-    scorer, store = campaign.scorer(round), ArtifactStore(cache) if cache else campaign.store
+    scorer, store = calibrated_scorer(campaign, round), ArtifactStore(cache) if cache else campaign.store
 
     def own_rows(split: Split, side: str) -> Vectors:
         model = campaign.trainer.model_key(campaign.labels(round))

@@ -441,7 +441,10 @@ class Service:
         least = -np.inf if threshold is None else float(np.float32(threshold))
         reached = [match for match in near if match[2] >= least]
         chances = self.scorer.probabilities(np.array([score for _, _, score in reached]))
-        return [Match(*match, chance) for match, chance in zip(reached, chances.tolist())]
+        return [
+            Match(*match, chance if chance == chance else None)  # nan: nothing calibrates the score
+            for match, chance in zip(reached, chances.tolist())
+        ]
 
     def _change(self, jobs: list[Job], rows: Vectors) -> None:
         """Write changes to disk, then to the index, then acknowledge them; a key nobody holds is refused."""

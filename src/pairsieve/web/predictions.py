@@ -1,22 +1,25 @@
 """Predictions of the latest model for the page: written by the process that trains, read here.
 
 The page's own process never loads a model. After a round the process that trained it writes one small file
-with the probability of every pair asked, and of the few pairs it is surest match that nobody was asked about.
-The page shows it only to people who want to see it; the dashboard sets it beside the labels.
+with its opinion of every pair asked (a probability, where it is calibrated), and of the few pairs it is
+surest match that nobody was asked about. The page shows it only to people who want to see it; the dashboard
+sets it beside the labels.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pairsieve.campaign.figures import read_sealed, write_sealed
+from pairsieve.campaign.probability import calibrated_scorer
 
 if TYPE_CHECKING:
     from pairsieve.campaign import Campaign
-    from pairsieve.scorer import ScoredSpace
+    from pairsieve.pairs import Scores
+    from pairsieve.scorer import ScoredSpace, Scorer
 
 MOST_TEXTS = 20_000  # beyond this, embedding texts only to show predictions would keep people waiting
 MOST_PAIRS = 300_000_000  # likewise for looking through all pairs, about a second a hundred million
@@ -38,19 +41,26 @@ def write_predictions(campaign: Campaign) -> int:
     if not frozen and len(part.left) + len(part.right) > MOST_TEXTS:
         return 0
     scored = campaign.score(part, number)
-    probability = scored.scorer.probabilities(scored.scan.scores(ids))
-    row = {"round": number, "pairs": ids.tolist(), "probability": [round(p, 6) for p in probability.tolist()]}
+    scorer = calibrated_scorer(campaign, number)
+    opinion = _opinion(scorer, scored.scan.scores(ids))
+    row = {"round": number, "pairs": ids.tolist(), "opinion": [round(p, 6) for p in opinion.tolist()]}
+    row["calibrated"] = scorer.calibrated
     if part.space.size <= MOST_PAIRS:
-        row["unseen"] = _unseen(campaign, scored)
+        row["unseen"] = _unseen(campaign, scored, scorer)
     write_sealed(predictions_file(campaign.folder), row)
     return len(ids)
 
 
-def _unseen(campaign: Campaign, scored: ScoredSpace) -> list[tuple[int, float]]:
-    """(pair, probability) of the surest matches that nobody was asked about, the surest first.
+def _opinion(scorer: Scorer, scores: Scores) -> Any:
+    """Probabilities, or, where nothing calibrates them, scores from 0 to 1."""
+    return scorer.probabilities(scores) if scorer.calibrated else scorer.uncalibrated(scores)
 
-    Pairs whose label follows from others are left out. Only those more likely a match than not; equal
-    probabilities by the smaller id.
+
+def _unseen(campaign: Campaign, scored: ScoredSpace, scorer: Scorer) -> list[tuple[int, float]]:
+    """(pair, opinion) of the surest matches that nobody was asked about, the surest first.
+
+    Pairs whose label follows from others are left out. Only those more likely a match than not; equal ones by
+    the smaller id.
     """
     from pairsieve.campaign.questions import unaskable_pairs
     from pairsieve.search import ExactSearch
@@ -60,9 +70,9 @@ def _unseen(campaign: Campaign, scored: ScoredSpace) -> list[tuple[int, float]]:
     if count < 1:
         return []
     best = ExactSearch(scored.scan).best(count, known).pairs
-    probability = scored.scorer.probabilities(best.scores)
-    order = np.argsort(-probability, kind="stable")  # ids ascend
-    return [(int(best.ids[at]), round(float(probability[at]), 6)) for at in order if probability[at] > 0.5]
+    opinion = _opinion(scorer, best.scores)
+    order = np.argsort(-opinion, kind="stable")  # ids ascend
+    return [(int(best.ids[at]), round(float(opinion[at]), 6)) for at in order if opinion[at] > 0.5]
 
 
 class Predictions:
@@ -73,13 +83,22 @@ class Predictions:
         self._read: tuple[int, int] | None = None  # when it was written, and its size
         self._by_pair: dict[int, float] = {}
         self._unseen: list[tuple[int, float]] | None = None
+        self._calibrated = False
 
-    def of(self, pair: int) -> float | None:
-        """The model's probability that the pair matches, or None where none is on file."""
-        return self.by_pair().get(pair)
+    def of(self, pair: int) -> dict[str, float | None]:
+        """What the page shows of the model's opinion that the pair matches."""
+        return self.shown(self.by_pair().get(pair))
+
+    def shown(self, opinion: float | None) -> dict[str, float | None]:
+        """An opinion as what it is: a probability where it is calibrated, else a model score from 0 to 1."""
+        calibrated = self._calibrated
+        return {
+            "probability": opinion if calibrated else None,
+            "model_score": None if calibrated else opinion,
+        }
 
     def by_pair(self) -> dict[int, float]:
-        """The model's probability of every pair asked."""
+        """The model's opinion of every pair asked."""
         self._look()
         return self._by_pair
 
@@ -95,6 +114,7 @@ class Predictions:
             return
         if self._read != (found.st_mtime_ns, found.st_size):
             self._read = (found.st_mtime_ns, found.st_size)
-            row = read_sealed(self._file) or {"pairs": [], "probability": []}
-            self._by_pair = dict(zip(row["pairs"], row["probability"]))
+            row = read_sealed(self._file) or {"pairs": [], "opinion": []}
+            self._by_pair = dict(zip(row["pairs"], row["opinion"]))
+            self._calibrated = bool(row.get("calibrated"))
             self._unseen = [(int(pair), float(p)) for pair, p in row["unseen"]] if "unseen" in row else None

@@ -143,8 +143,7 @@ class LabellingSession:
         # The pair is a text: a browser's numbers end at 2**53.
         shown: dict[str, Any] = {"pair": str(pair), "round": question.round, **self._texts(pair)}
         if prediction:
-            known = self._predictions.of(pair) if self.place.own else None
-            shown |= {"why": question.why, "probability": known}
+            shown |= {"why": question.why, **(self._predictions.of(pair) if self.place.own else {})}
         return shown
 
     def _texts(self, pair: int) -> dict[str, dict[str, str]]:
@@ -405,22 +404,22 @@ class LabellingSession:
                 return None
             free = [each for each in found if each[0] not in self._cache.questions]
             return [
-                {"pair": str(pair), **self._texts(pair), "probability": probability}
-                for pair, probability in free[:most]
+                {"pair": str(pair), **self._texts(pair), **self._predictions.shown(opinion)}
+                for pair, opinion in free[:most]
             ]
 
     def mistakes(self, most: int = 12) -> list[dict[str, Any]]:
         """Labelled pairs of which the latest model is surest that the label is wrong, the surest first."""
         with self._lock:
             found = []
-            for pair, probability in self._predictions.by_pair().items() if self.place.own else ():
+            for pair, opinion in self._predictions.by_pair().items() if self.place.own else ():
                 state = self._cache.state(pair) if pair in self._cache.questions else "open"
-                wrong = {"match": 1 - probability, "no match": probability}.get(state, 0.0)
+                wrong = {"match": 1 - opinion, "no match": opinion}.get(state, 0.0)
                 if wrong > 0.5:
-                    found.append((-wrong, pair, state, probability))
+                    found.append((-wrong, pair, state, opinion))
             return [
-                {**self._shown(pair, False), "label": state, "probability": probability}
-                for _, pair, state, probability in sorted(found)[:most]
+                {**self._shown(pair, False), "label": state, **self._predictions.shown(opinion)}
+                for _, pair, state, opinion in sorted(found)[:most]
             ]
 
     def look(self, at: Callable[[AnswerCache], Any]) -> Any:

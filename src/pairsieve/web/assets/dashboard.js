@@ -143,9 +143,13 @@ function list(id, cards, none) {
   byId(id).replaceChildren(...(few.length ? few : [make("p", { class: "hint" }, none)]));
 }
 
+function opinionOf(pair) {
+  return typeof pair.probability === "number" ? `match probability ${pair.probability.toFixed(3)}` : `score ${pair.model_score.toFixed(3)} of 1 for a match`;
+}
+
 function drawMistakes(data) {
   const made = data.mistakes.map((pair) =>
-    pairCard(pair, `Labelled ${pair.label}; the model gives a match probability ${pair.probability.toFixed(3)}.`));
+    pairCard(pair, `Labelled ${pair.label}; the model says: ${opinionOf(pair)}.`));
   list("mistakes", made, "None: there is no model yet, or it agrees with every label.");
 }
 
@@ -153,7 +157,7 @@ function drawUnseen(data) {
   const none = data.unseen === null
     ? "Not searched: no model yet, or the collection is too large to search for this list."
     : "None: the model calls no unasked pair a match.";
-  const made = (data.unseen ?? []).map((pair) => pairCard(pair, `Match probability ${pair.probability.toFixed(3)}; nobody was asked.`));
+  const made = (data.unseen ?? []).map((pair) => pairCard(pair, `The model says: ${opinionOf(pair)}; nobody was asked.`));
   list("unseen", made, none);
 }
 

@@ -177,8 +177,9 @@ function reachable() {
 }
 
 function predictionOf(pair) {
-  const known = typeof pair.probability === "number";
-  const thinks = known ? `The model: match with probability ${pair.probability.toFixed(2)}.` : "The model has no prediction yet.";
+  let thinks = "The model has no prediction yet.";
+  if (typeof pair.probability === "number") thinks = `The model: match with probability ${pair.probability.toFixed(2)}.`;
+  else if (typeof pair.model_score === "number") thinks = `The model: score ${pair.model_score.toFixed(2)} of 1 for a match; nothing calibrates it.`;
   return pair.why ? `${thinks} Asked because: ${pair.why}.` : thinks;
 }
 

@@ -1,0 +1,155 @@
+"""Writes docs/promises.md from the rows that four benches kept in experiments/bench/results/promises.
+
+    python -m experiments.bench.promises_page
+
+audit_coverage.json (audit_coverage), promises.json (promises), reliability.json (reliability) and
+inferred_errors.json (inferred_errors); nothing is run for it. A bench without kept rows is named.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.bench.reliability import FEWEST_PAIRS
+from pairsieve.files import write_text
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = Path(__file__).resolve().parent / "results" / "promises"
+PAGE = ROOT / "docs" / "promises.md"
+
+HEAD = """# Promises
+
+How often what is printed holds. Written by `python -m experiments.bench.promises_page` from the rows in
+`experiments/bench/results/promises`; every table names the command of its rows."""
+
+COVERAGE = """## Intervals from drawn labels
+
+A ranking of 200,000 pairs with known truth; labels are drawn, answered and estimated as an audit does.
+Coverage: the share of repeats in which the 95 % limits hold the truth; the lowest of nine figures is given
+(precision; matches, matches left, recall and AP, over all pairs and within reach). The last three columns:
+truth, mean value, mean width of the interval. Made by `python -m experiments.bench.audit_coverage`."""
+
+LISTS = """## Lists with a precision or recall
+
+Checks of finished campaigns with at most 100 labels at 95 % confidence, 20 with other random pairs each.
+Shown: the share of checks in which a list was shown to be good enough. Kept: of these, the share that is, on
+the pairs nobody labelled (a recall: of all matches, and of those within reach, which is what is promised).
+Found: median recall (of a recall asked: precision) over that of the best threshold, which knows the truth; 0
+where nothing was shown. Made by `python -m experiments.bench.promises --task TASK …`."""
+
+PROBABILITIES = """## Probabilities
+
+All pairs that nobody labelled, by stated probability; bins with at least 100 pairs. Made by
+`python -m experiments.bench.reliability --campaign DIR …`."""
+
+INFERRED = """## Inferred labels
+
+With wrong answers, what is inferred by transitivity: labels that stand, their true error, what it would be if
+one witness kept groups apart and nothing were asked twice, the mean 95 % limit that `status` states, and how
+often it covers the true error. Made by `python -m experiments.bench.inferred_errors`."""
+
+
+def markdown(words: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A section: words, then a table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return f"{words}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _number(value: float | None, form: str = ".3f") -> str:
+    return "-" if value is None else format(value, form)
+
+
+def coverage(rows: list[dict[str, Any]]) -> str:
+    """The lowest coverage of any figure by regime and number of labels, and the bias of values."""
+    shown = []
+    for row in rows:
+        figures = row["figures"]
+        covered = {name: each["coverage"] for name, each in figures.items() if each["coverage"] is not None}
+        least = min(covered, key=lambda name: covered[name]) if covered else None
+        cells = [row["regime"], f"{row['labels']:,}", f"{row['repeats']:,}"]
+        cells += [_number(covered[least]) if least else "-", least or "-"]
+        for name in ("precision", "recall in reach", "AP in reach"):
+            each = figures[name]
+            cells.append(f"{_number(each['truth'])}, {_number(each['mean'])}, {_number(each['width'])}")
+        shown.append(cells)
+    head = ["regime", "labels", "repeats", "lowest coverage", "of"]
+    return markdown(COVERAGE, [*head, "precision", "recall in reach", "AP in reach"], shown)
+
+
+def promises(rows: list[dict[str, Any]]) -> str:
+    """Lists asked for a precision or recall, by campaign."""
+    names = ("shown", "kept", "within", "found")
+    shown = [
+        [
+            row["campaign"],
+            row["asked"],
+            *(_number(row[name]) for name in names),
+            _number(row["labels"], ".0f"),
+        ]
+        for row in rows
+    ]
+    head = ["campaign, labels", "asked", "shown", "kept", "kept within reach", "found", "check labels"]
+    precise = [row for row in rows if row["asked"].startswith("precision") and row["kept"] is not None]
+    lists = sum(row["shown"] for row in precise)
+    kept = sum(row["kept"] * row["shown"] for row in precise) / max(lists, 1e-9)
+    end = f"Of all lists shown to have a precision {kept:.1%} have it."
+    return f"{markdown(LISTS, head, shown)}\n\n{end}"
+
+
+def reliable(rows: list[dict[str, Any]]) -> str:
+    """Stated and true rates."""
+    shown = []
+    for row in rows:
+        for each in row["bins"]:
+            if each["pairs"] >= FEWEST_PAIRS:
+                cells = [row["campaign"], row["probability"], f"{row['drawn']:,}"]
+                cells += [f"{each['from']:.1f} to {each['to']:.1f}", f"{each['pairs']:,.0f}"]
+                shown.append([*cells, _number(each["stated"]), _number(each["true"])])
+    head = ["campaign", "where", "labels drawn", "probability", "pairs", "stated", "true"]
+    return markdown(PROBABILITIES, head, shown)
+
+
+def inferred(rows: list[dict[str, Any]]) -> str:
+    """The error of inferred labels, true and stated."""
+    forms = {"wrong": ".2f", "inferred": ".0f", "asked": ".1f"}
+    names = (*forms, "error", "one_witness", "high", "covered")
+    shown = [
+        [row["groups"], f"{row['labels']:,}", *(_number(row[name], forms.get(name, ".3f")) for name in names)]
+        for row in rows
+    ]
+    head = ["groups of", "labels", "answers wrong", "inferred", "asked all the same", "error"]
+    return markdown(INFERRED, [*head, "error with one witness", "stated limit", "covered"], shown)
+
+
+PARTS: dict[str, Callable[[list[dict[str, Any]]], str]] = {
+    "audit_coverage": coverage,
+    "promises": promises,
+    "reliability": reliable,
+    "inferred_errors": inferred,
+}
+
+
+def page() -> str:
+    """The page from the kept rows."""
+    parts, missing = [HEAD], []
+    for name, write in PARTS.items():
+        kept = RESULTS / f"{name}.json"
+        if kept.is_file():
+            parts.append(write(json.loads(kept.read_text(encoding="utf-8"))))
+        else:
+            missing.append(f"- `python -m experiments.bench.{name}`")
+    if missing:
+        parts.append("## Without kept rows\n\n" + "\n".join(missing))
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> None:
+    write_text(PAGE, page())
+    print(PAGE)
+
+
+if __name__ == "__main__":
+    main()

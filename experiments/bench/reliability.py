@@ -1,0 +1,104 @@
+"""Whether a stated probability is one: stated and true rates over all pairs that nobody labelled.
+
+    python -m experiments.bench.reliability --campaign DIR [DIR ...] [--split test] [--out FILE.json]
+
+Takes finished campaigns whose truth is known. Two probabilities are looked at: the column that `match` writes
+(from the drawn labels of the split, or dev's truth) and that of `/match`, `explain` and `export` (dev's truth
+where there is a held-out dev split, else drawn labels). By tenths of stated probability: how many pairs, the
+mean stated, the true share of matches. A bin with at least 100 pairs should differ by at most 0.1; the
+largest such difference is printed. "no probability": too few labels were drawn, and none is stated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pairsieve.audit.run import asked_pairs
+from pairsieve.campaign import Campaign
+from pairsieve.campaign.audits import split_ledger
+from pairsieve.campaign.probability import calibration_of, reliability_over_all
+from pairsieve.matches.calibration import from_labels
+from pairsieve.matches.find import labelled_pairs, split_named
+from pairsieve.matches.ranking import rank
+from pairsieve.progress import tracked
+from pairsieve.scorer.calibration import Calibration
+
+FEWEST_PAIRS, MOST_OFF = 100, 0.1
+
+
+def calibrations(campaign: Campaign, split_name: str | None) -> dict[str, Callable[[], Calibration | None]]:
+    """Where each stated probability comes from."""
+    split, round = split_named(campaign, split_name), campaign.trained_round()
+
+    def of_list() -> Calibration | None:
+        if split is not campaign.split and "dev" in campaign.task.splits:
+            return calibration_of(campaign, round)
+        ranking = rank(campaign.score(split, round), split, "exact", np.random.default_rng(0))
+        asked = asked_pairs(split_ledger(campaign, split.name).ledger, ranking.scored.scan)
+        known = labelled_pairs(campaign, split)
+        return from_labels(ranking, campaign.out_of_fold(round), known, asked).calibration
+
+    return {"match": of_list, "/match": lambda: calibration_of(campaign, round)}
+
+
+def table_of(campaign: Campaign, split_name: str | None, curve: Calibration | None) -> list[dict[str, float]]:
+    """The reliability table under a calibration; empty where it states no probability."""
+    split, round = split_named(campaign, split_name), campaign.trained_round()
+    if curve is None or not curve.calibrated:
+        return []
+    scored = campaign.score(split, round)
+    known = np.sort(labelled_pairs(campaign, split).ids)
+    scorer = replace(scored.scorer, calibration=curve)
+    return reliability_over_all(scorer, scored.scan, split.positives, known)
+
+
+def worst(rows: list[dict[str, float]]) -> float | None:
+    """The largest difference of a bin with enough pairs."""
+    off = [abs(row["stated"] - row["true"]) for row in rows if row["pairs"] >= FEWEST_PAIRS]
+    return max(off) if off else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--campaign", type=Path, nargs="+")
+    parser.add_argument("--split", default=None)
+    parser.add_argument("--cache", type=Path, default=None)
+    parser.add_argument("--out", type=Path, default=None)
+    asked = parser.parse_args()
+    found: list[dict[str, Any]] = []
+    for folder in tracked(asked.campaign, "campaigns"):
+        campaign = Campaign(folder, asked.cache)
+        for name, curve in calibrations(campaign, asked.split).items():
+            made = curve()
+            rows = table_of(campaign, asked.split, made)
+            row = {
+                "campaign": folder.name,
+                "split": split_named(campaign, asked.split).name,
+                "probability": name,
+                "drawn": 0 if made is None else made.drawn,
+                "worst": worst(rows),
+                "bins": rows,
+            }
+            found.append(row)
+            if not rows:
+                print(f"{folder.name} {row['split']} {name}: no probability ({row['drawn']} labels drawn)")
+                continue
+            print(
+                f"{folder.name} {row['split']} {name}, {row['drawn']} labels drawn, worst {row['worst']:.3f}"
+            )
+            for bin in rows:
+                ends = f"{bin['from']:.1f}-{bin['to']:.1f}"
+                print(f"  {ends:8}{bin['pairs']:14,.0f}{bin['stated']:9.3f}{bin['true']:9.3f}", flush=True)
+            if asked.out:
+                asked.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

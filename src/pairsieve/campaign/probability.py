@@ -1,0 +1,112 @@
+"""The probability of a match by a campaign's scorer, calibrated on dev's truth or on drawn labels.
+
+Where neither is at hand there is a score and no probability.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pairsieve.artifacts import labels_digest
+from pairsieve.audit.calibrate import calibrate, reliability
+from pairsieve.audit.draws import AskedPairs, Floats, draw_pairs
+from pairsieve.audit.run import asked_pairs, plan
+from pairsieve.campaign.figures import read_sealed, write_sealed
+from pairsieve.contracts import generator_for
+from pairsieve.pairs import Ids, Mask, is_member
+from pairsieve.scan import Scan
+from pairsieve.scorer import Scorer
+from pairsieve.scorer.calibration import FEWEST, Calibration
+from pairsieve.tasks import Split
+from pairsieve.tasks.task import shared_pairs
+
+if TYPE_CHECKING:
+    from pairsieve.campaign.loop import Campaign
+
+FROM_TRUTH = 2_000  # pairs of dev that are drawn, and answered by its truth
+CELLS = 4096  # of scores, in which pairs are counted
+
+
+def calibrated_scorer(campaign: Campaign, round: int, look: bool = True) -> Scorer:
+    """The scorer of a round with its calibration, where there is one."""
+    return replace(campaign.scorer(round), calibration=calibration_of(campaign, round, look))
+
+
+def calibration_of(campaign: Campaign, round: int, look: bool = True) -> Calibration | None:
+    """From dev's truth, if its pairs are held out, else from the labels drawn of the campaign's own split.
+
+    Kept in the campaign's folder until other labels are drawn. look: count all pairs where none is kept.
+    """
+    dev = campaign.task.splits.get("dev")
+    held_out = dev is not None and dev is not campaign.split and not shared_pairs(campaign.split, dev)
+    by_truth = dev is not None and held_out and dev.has_truth and len(dev.positives) > 0
+    split = dev if dev is not None and by_truth else campaign.split
+    basis = {
+        "split": split.name,
+        "labels": labels_digest(*campaign.ledger.labels(through=round)),
+        "drawn": "" if by_truth else labels_digest(*campaign.ledger.labels("audit")),
+    }
+    kept = campaign.folder / "rounds" / f"calibration-{round:03d}.json"
+    written = read_sealed(kept) or {}
+    if written.get("basis") != basis:
+        if not look:
+            return None
+        found = _calibrated(campaign, split, round, by_truth)
+        written = {"basis": basis, "calibration": None if found is None else asdict(found)}
+        with suppress(OSError):  # a campaign that can only be looked at
+            write_sealed(kept, written)
+    return None if written["calibration"] is None else Calibration(**written["calibration"])
+
+
+def _calibrated(campaign: Campaign, split: Split, round: int, by_truth: bool) -> Calibration | None:
+    scored = campaign.score(split, round)
+    if by_truth:
+        scores, labels = _from_truth(campaign, split, round)
+    else:
+        asked = asked_pairs(campaign.ledger, scored.scan)
+        use = (asked.audit > 0) & (asked.labels >= 0)
+        scores, labels = asked.scores[use].astype(np.float64), asked.labels[use] == 1
+    if len(scores) < FEWEST:
+        return None
+    chosen = campaign.out_of_fold(round)
+    if not (labels.any() or chosen.labels.any()):
+        return None
+    grid, pairs = cells(scored.scan)
+    log_odds = scored.scorer.log_odds
+    return calibrate((chosen.log_odds, chosen.labels), (log_odds(scores), labels), (log_odds(grid), pairs))
+
+
+def _from_truth(campaign: Campaign, split: Split, round: int) -> tuple[Floats, Mask]:
+    """Scores and labels of pairs drawn over the whole ranking of a split whose truth is known."""
+    scored = campaign.score(split, round)
+    nothing = AskedPairs.nothing()
+    strata, wanted = plan(
+        scored.scan, nothing, FROM_TRUTH, scored.scorer.even_odds, scored.scorer.uncalibrated
+    )
+    rng = generator_for(campaign.settings.seed, round, f"calibration on {split.name}")
+    drawn = draw_pairs(scored.scan, strata, wanted, nothing, np.empty(0, np.int64), rng)
+    return drawn.scores.astype(np.float64), is_member(drawn.ids, split.positives)
+
+
+def cells(scan: Scan) -> tuple[Floats, Floats]:
+    """Descending scores (k,), and how many pairs lie from each up to the one before."""
+    edges = np.linspace(-1.001, 1.001, CELLS + 1, dtype=np.float32)
+    reaching = scan.count_reaching(edges, "counting all pairs")[::-1]
+    return edges[::-1].astype(np.float64), np.diff(reaching, prepend=0).astype(np.float64)
+
+
+def reliability_over_all(scorer: Scorer, scan: Scan, positives: Ids, known: Ids) -> list[dict[str, float]]:
+    """Stated and true rates by tenths of stated probability, over all pairs but the `known` ones (sorted)."""
+    grid, pairs = cells(scan)
+
+    def counted(ids: Ids) -> Floats:
+        place = np.searchsorted(-grid, -scan.scores(ids).astype(np.float64), side="left")
+        return np.bincount(np.minimum(place, len(grid) - 1), minlength=len(grid)).astype(np.float64)
+
+    new = positives[~is_member(positives, known)]
+    left = np.maximum(pairs - counted(known), 0.0)
+    return reliability(scorer.probabilities(grid), left, counted(new))

@@ -1,0 +1,112 @@
+"""Figures of a list as it is written, from labels drawn with known chances: its precision and recall.
+
+A list need not be the top of the ranking: labelled pairs are listed as labelled, groups and one-to-one lists
+leave pairs out and take others in. So each stratum of the ranking is cut in two, the pairs in the list and
+those that are not. Which pairs these are does not depend on the drawn labels' chances, so that inside each
+part the labels are as any other pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from pairsieve.audit.draws import AskedPairs, Floats, Strata, cut_ranking
+from pairsieve.audit.errors import AnswerErrors, answer_errors
+from pairsieve.audit.estimate import AuditResult, estimate
+from pairsieve.audit.run import asked_pairs
+from pairsieve.contracts import generator_for
+from pairsieve.ledger import Ledger
+from pairsieve.matches.calibration import ExpectedCurve
+from pairsieve.matches.ranking import Ranking
+from pairsieve.matches.threshold import OperatingPoint, Target
+from pairsieve.pairs import Ids, Mask, ScoredPairs, is_member
+
+
+@dataclass
+class ListTally:
+    """Counts a list while it passes: its pairs by stratum of the ranking, and the asked pairs it holds."""
+
+    strata: Strata
+    reach: float  # the lowest score of the pairs that recall speaks of
+    ids: Ids  # (n,) asked pairs
+    asked: AskedPairs
+    errors: AnswerErrors | None = None
+    counts: Floats = field(init=False)  # (k,) listed pairs
+    holds: Mask = field(init=False)  # (n,) asked pairs that are listed
+
+    def __post_init__(self) -> None:
+        self.counts, self.holds = np.zeros(len(self.strata)), np.zeros(len(self.ids), bool)
+
+    @staticmethod
+    def of(ranking: Ranking, ledger: Ledger, threshold: float) -> ListTally:
+        """For a list that is cut at `threshold`, with all labels drawn so far."""
+        questions = ledger.questions()
+        asked = asked_pairs(ledger, ranking.scored.scan, questions)
+        drawn = int(((asked.audit > 0) & (asked.labels >= 0)).sum())
+        strata, reach = cut_ranking(ranking.scored.scan, [threshold], drawn)
+        return ListTally(strata, reach, questions.ids, asked, answer_errors(ledger))
+
+    def watch(self, bands: Iterator[ScoredPairs]) -> Iterator[ScoredPairs]:
+        """The same list, counted."""
+        for band in bands:
+            ids = np.asarray(band.ids)
+            self.counts += self.strata.count(np.asarray(band.scores))
+            self.holds |= is_member(self.ids, np.sort(ids))
+            yield band
+
+    def figures(self, rng: np.random.Generator, confidence: float = 0.95) -> AuditResult | None:
+        """Precision of the list, of its pairs nobody labelled, and recall within reach; None if it is empty.
+
+        The parts are laid out as a ranking of their own: the list's, then the others.
+        """
+        if not self.counts.sum():
+            return None
+        k = len(self.strata)
+        totals = np.concatenate([self.counts, self.strata.totals - self.counts])
+        within = int(np.flatnonzero(self.strata.reaching(self.reach))[-1])
+        edges = -np.arange(1, 2 * k + 1, dtype=np.float32) / np.float32(2 * k + 1)
+        part = self.strata.of(self.asked.scores) + np.where(self.holds, 0, k)
+        some = np.flatnonzero(totals > 0)
+        parts = Strata(edges[some], totals[some].astype(np.int64))
+        asked = replace(self.asked, scores=edges[part])
+        reach = edges[some[some <= k + within][-1]]
+        last = edges[some[some < k][-1]]
+        return estimate(
+            parts, asked, float(last), rng, reach=float(reach), errors=self.errors, confidence=confidence
+        )
+
+
+def threshold_figures(
+    target: Target, expected: ExpectedCurve | None, point: OperatingPoint, tally: ListTally | None, seed: int
+) -> dict[str, Any]:
+    """The threshold and what is expected there; where something was measured, figures with intervals: of the
+    list as it is written from drawn labels, or of dev's pairs above the threshold.
+    """
+    figures: dict[str, Any] = {"target": str(target), "from": expected.source if expected else None}
+    figures |= {"basis": expected.basis if expected else "nothing", **point.as_json(), "measured": False}
+    known = expected is not None and np.isfinite(point.precision)
+    listed = tally.figures(generator_for(seed, 0, "match interval")) if tally is not None else None
+    if listed is not None and known:
+        figures |= {"measured": True, "of": "list", "recall": None, **_json(listed)}
+    elif expected is not None and expected.interval is not None and expected.source == "dev" and known:
+        precision, recall = expected.interval(point)
+        figures |= {"measured": True, "of": "dev", "precision": precision.as_json()}
+        if recall is not None:
+            figures |= {"recall": recall.as_json()}
+    if expected is not None and expected.trust:
+        figures["trust"] = expected.trust
+    return figures
+
+
+def _json(found: AuditResult) -> dict[str, Any]:
+    """The figures of a list for `--json`."""
+    shown = {name: getattr(found, name) for name in ("precision", "precision_of_new", "recall")}
+    return {
+        "labels": found.labels,
+        "reach_pairs": found.reach_pairs,
+        **{name: each.as_json() if each is not None else None for name, each in shown.items()},
+    }

@@ -1,0 +1,46 @@
+"""Calibration of a scorer: from its log-odds to the probability of a match.
+
+`audit/calibrate.py` fits it to labels drawn with known chances, or to dev's truth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pairsieve.numeric import sigmoid
+
+FEWEST = 20  # drawn labels from which a stated probability is called one
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A monotone curve from a scorer's log-odds to calibrated ones."""
+
+    centre: float  # z0
+    height: float  # calibrated log-odds there
+    above: float  # slope above the centre
+    below: float  # and below it
+    drawn: int  # labels drawn with known chances behind it
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether enough labels were drawn to call its values probabilities; else they are scores."""
+        return self.drawn >= FEWEST
+
+    def log_odds(self, log_odds: ArrayLike) -> Floats:
+        away = np.asarray(log_odds, np.float64) - self.centre
+        values: Floats = self.height + np.where(away > 0, self.above, self.below) * away
+        return values
+
+    def probabilities(self, log_odds: ArrayLike) -> Floats:
+        return sigmoid(self.log_odds(log_odds))
+
+    def inverse(self, log_odds: float) -> float:
+        """The scorer's log-odds at which the calibrated ones are these."""
+        away = log_odds - self.height
+        return self.centre + away / (self.above if away > 0 else self.below)

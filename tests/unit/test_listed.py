@@ -1,0 +1,56 @@
+"""Figures of a list as it is written: a list that is not the top of its ranking."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pairsieve.audit.draws import AskedPairs, Strata
+from pairsieve.matches.listed import ListTally
+from pairsieve.pairs import ScoredPairs
+
+# 100 pairs score 0.9 and 900 pairs 0.5. The list holds 50 of the former and 50 of the latter.
+STRATA = Strata(np.array([0.8, -2.0], np.float32), np.array([100, 900]))
+TOP, LOW = np.arange(100), np.arange(100, 1000)
+LISTED = np.concatenate([TOP[:50], LOW[:50]])
+
+
+def scores(ids: np.ndarray) -> np.ndarray:
+    return np.where(ids < 100, 0.9, 0.5).astype(np.float32)
+
+
+def tally(ids: np.ndarray, labels: np.ndarray, chances: np.ndarray) -> ListTally:
+    asked = AskedPairs.nothing().then(scores(ids), labels, 1, chances)
+    made = ListTally(STRATA, -2.0, ids, asked)
+    bands = iter(
+        [ScoredPairs(LISTED[:60], scores(LISTED[:60])), ScoredPairs(LISTED[60:], scores(LISTED[60:]))]
+    )
+    assert sum(len(band) for band in made.watch(bands)) == 100
+    return made
+
+
+def test_precision_and_recall_are_those_of_the_list_and_not_of_the_ranking() -> None:
+    """All pairs are labelled: 40 + 30 of the list match, and 10 + 20 of the others."""
+    ids = np.arange(1000)
+    match = np.isin(ids, [*range(40), *range(50, 60), *range(100, 130), *range(500, 520)])
+    found = tally(ids, match, np.ones(1000)).figures(np.random.default_rng(0))
+    assert found is not None and found.recall is not None
+    assert found.precision.value == pytest.approx(0.7) and found.recall.value == pytest.approx(0.7)
+    assert found.precision.low == found.precision.high == pytest.approx(0.7)
+    assert found.precision_of_new is None
+
+
+def test_drawn_labels_speak_for_their_part_of_a_stratum() -> None:
+    """Of each stratum a tenth is drawn: all listed ones match, none of the others does."""
+    ids = np.concatenate([TOP[:5], TOP[50:55], LOW[:5], LOW[50:135]])
+    match = np.isin(ids, LISTED)
+    found = tally(ids, match, np.full(len(ids), 0.1)).figures(np.random.default_rng(0))
+    assert found is not None and found.recall is not None
+    assert found.precision.value == 1.0 and found.precision.low < 0.8
+    assert found.recall.value == 1.0 and found.recall.low < 0.9
+    assert found.positives.value == pytest.approx(100)
+
+
+def test_an_empty_list_has_no_figures() -> None:
+    made = ListTally(STRATA, -2.0, np.empty(0, np.int64), AskedPairs.nothing())
+    assert made.figures(np.random.default_rng(0)) is None
