@@ -256,7 +256,7 @@ class _Groups:
             total = self._sums[others] @ self._sums[one] + [extra.get(other, 0.0) for other in others]
             average = total / (self._size[others] * self._size[one])
             for other, value in zip(others, average.tolist()):
-                if value >= threshold - 1e-9:
+                if value >= threshold - 1e-6 * max(abs(threshold), 1e-3):  # scores have seven digits
                     a, b = (one, other) if self._first[one] < self._first[other] else (other, one)
                     rank = (-round(value, 12), int(self._first[a]), int(self._first[b]))
                     heapq.heappush(heap, (*rank, a, b, self._version[a], self._version[b]))
