@@ -35,19 +35,19 @@ BUILDING, BROKEN = ".building-", ".broken-"  # names of folders that are not art
 FORMATS: dict[str, int] = {
     "nearest": 1,  # of each text, and its cosine
     "density": 1,  # of neighbours around each text
-    "candidates": 1,  # of the re-ranker, with their log-odds
+    "candidates": 2,  # of the re-ranker, with their log-odds
     "cross": 1,  # cross-encoders of experiments
     "embedding-shard": 1,
-    "embeddings": 1,
+    "embeddings": 2,
     "head": 1,  # weight and bias of a logistic regression
     "matches": 2,  # bands of a list of matches
     "model": 1,
     "nearby": 1,
     "out-of-fold": 1,
-    "reranker": 1,
-    "served-neighbours": 2,  # of the texts that a service holds, with candidates and lexical rows
-    "selection": 1,  # the pairs that a round asks about
-    "tokens": 1,
+    "reranker": 2,
+    "served-neighbours": 3,  # of the texts that a service holds, with candidates and lexical rows
+    "selection": 2,  # the pairs that a round asks about
+    "tokens": 2,
 }
 _log = logging.getLogger("pairsieve")
 _under_way: set[str] = set()  # names of the folders this process is building, to tell them from stale ones
