@@ -45,7 +45,11 @@ def settings_page() -> str:
     rows = ["| key | default | allowed | meaning |", "| --- | --- | --- | --- |"]
     for row in settings_table():
         rows.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |")
-    head = "# Settings of a campaign (`campaign.toml`)\n\nMade by `make docs` from the settings themselves.\n"
+    head = (
+        "# Settings of a campaign (`campaign.toml`)\n\nMade by `make docs` from the settings themselves. "
+        "The file can be edited. After the first run `pairsieve run DIR --accept-settings` takes an edit up; "
+        "until then every command refuses it, since it might be damage.\n"
+    )
     return "\n".join([head, *rows]) + "\n"
 
 

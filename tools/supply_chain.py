@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import re
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 HASHED = "requirements-hashed.txt"
+PLATFORM = f"{platform.system()} {platform.machine()}, Python {sys.version_info[0]}.{sys.version_info[1]}"
+ABOUT = f"# For {PLATFORM}; made by: python tools/supply_chain.py hashes"
 EXTRAS = "web,model,postgres,onnx,distributed"  # what runs; tests and checks are not part of a service
 
 
@@ -37,7 +40,8 @@ def hashed_lines(files: Iterable[Path]) -> list[str]:
     for file in sorted(files):
         stem = file.name.removesuffix(".tar.gz").split("-")
         name, version = (stem[0], stem[1]) if file.suffix == ".whl" else ("-".join(stem[:-1]), stem[-1])
-        found[f"{normal(name)}=={version}"].append(hashlib.sha256(file.read_bytes()).hexdigest())
+        public = version.partition("+")[0]  # a build such as +cpu is told by its hash, not by its version
+        found[f"{normal(name)}=={public}"].append(hashlib.sha256(file.read_bytes()).hexdigest())
     return [f"{pin} " + " ".join(f"--hash=sha256:{each}" for each in hashes) for pin, hashes in found.items()]
 
 
@@ -50,7 +54,7 @@ def write_hashes() -> None:
         ours = ("pairsieve-",)
         files = [file for file in Path(folder).iterdir() if not file.name.startswith(ours)]
         lines = hashed_lines(files)
-    (ROOT / HASHED).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (ROOT / HASHED).write_text("\n".join([ABOUT, *lines]) + "\n", encoding="utf-8")
     print(
         f"{HASHED}: {len(lines)} packages. Install with: pip install --require-hashes --no-deps -r {HASHED}"
     )

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pairsieve.campaign.inference import asked_all_the_same, errors_of_checks
+from pairsieve.campaign.questions import asked_all_the_same, errors_of_checks
 from pairsieve.pairs import AllPairs, Ids, pair_rows
 from pairsieve.transitivity import OPEN, WITNESSES, implied
 

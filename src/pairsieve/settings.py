@@ -23,7 +23,9 @@ from pairsieve.files import read_limited, write_text
 
 FORMAT = 2  # of campaign folders: one scorer, in the field's words
 CAMPAIGN_FILE = "campaign.toml"
+SEALED = "test"  # the split nobody looks at unless asked, and whose truth decides nothing
 MOST_BYTES = 1 << 20  # of a campaign file
+ACCEPTING = "# What is edited after the first run is taken up by: pairsieve run DIR --accept-settings"
 MEASURED = ("best", "exact", "uncertainty")  # recipe, search, strategy with which a campaign measures itself
 MOST_LABELS = 10**12  # a schedule beyond this is a slip of the pen, not a budget
 
@@ -229,6 +231,11 @@ def portable_task(task_folder: Path, campaign_folder: Path) -> str:
         return target.as_posix()
 
 
+def without_password(words: str) -> str:
+    """A database's URL as it may be shown to others: `scheme://user:***@host`."""
+    return re.sub(r"(://[^/@\s:]*:)[^/@\s]*(?=@)|(password=)[^&\s]*", r"\1\2***", words)
+
+
 def load_settings(path: Path) -> CampaignSettings:
     """The settings in a campaign file, checked; every complaint names the file and the key."""
     try:
@@ -279,7 +286,7 @@ def save_settings(path: Path, settings: CampaignSettings) -> None:
 
 def settings_text(settings: CampaignSettings) -> str:
     """The campaign file as text: `# meaning`, then `key = value`; a key left out is written as a comment."""
-    lines = ["# Settings of a pairsieve campaign. Delete a line to have its default back.", ""]
+    lines = ["# Settings of a pairsieve campaign. Delete a line to have its default back.", ACCEPTING, ""]
     lines += ["# how this file is written; leave it", f"format = {FORMAT}", ""]
     for part, table in ((settings, ""), (settings.schedule, "schedule")):
         if table:

@@ -16,16 +16,22 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pairsieve.errors import InputError
 from pairsieve.places import written
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 # What begins a formula, also behind apostrophes: every such text gets one more, so that reading is certain.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
 _ROWS = 10_000  # rows in memory at a time where they come one by one
+LARGE = 1 << 28  # bytes that any packed file may unpack to
+MOST_RATIO = 100  # beyond that: how many times its size
 
 
 def table_suffix(path: Path, where: str = "") -> str:
@@ -118,6 +124,28 @@ def read_rows(path: Path, types: Mapping[str, str]) -> Iterator[dict[str, Any]]:
             return
         for row in csv.DictReader(file, delimiter=_DELIMITERS[suffix]):
             yield {name: _typed(cell, types.get(name, "string")) for name, cell in row.items()}
+
+
+def read_columns(file: pq.ParquetFile, columns: Sequence[str], packed: int, where: Path) -> pa.Table:
+    """Columns of an open Parquet file; refused where they unpack to far more than its `packed` bytes.
+
+    A value that repeats is stored once, so a few kilobytes can claim more than any memory.
+    """
+    import pyarrow as pa
+
+    most, held, batches = max(LARGE, MOST_RATIO * packed), 0, []
+    for batch in file.iter_batches(_ROWS, columns=list(columns)):
+        held += batch.nbytes
+        if held > most:
+            raise InputError(
+                f"the file of {packed:,} bytes unpacks to more than {most:,}",
+                where=str(where),
+                why=f"a table shrinks by less than {MOST_RATIO} times",
+                remedy="Write it as CSV if it is what you expect, and give that",
+            )
+        batches.append(batch)
+    empty = pa.schema([each for each in file.schema_arrow if each.name in columns])
+    return pa.Table.from_batches(batches, schema=batches[0].schema if batches else empty)
 
 
 class _UnixLines:

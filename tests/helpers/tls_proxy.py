@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
+import json
+import signal
+import socket
 import ssl
 import subprocess
+import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+TOKEN = "a-token-of-23-characters"
 
 
 def make_certificate(folder: Path, host: str) -> tuple[Path, Path]:
@@ -85,3 +94,48 @@ def tls_proxy(folder: Path, host: str = "label.test") -> Iterator[TlsProxy]:
         yield proxy
     finally:
         proxy.stop()
+
+
+@contextmanager
+def behind(proxy: Any, *words: Any) -> Iterator[dict[str, Any]]:
+    """A command that serves, at the port that the proxy passes requests to."""
+    if not proxy.to:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            proxy.to = probe.getsockname()[1]
+    options = ["--token", TOKEN, "--public-url", proxy.url, "--port", str(proxy.to), "--json"]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "pairsieve", *map(str, words), *options], stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    try:
+        yield json.loads(server.stdout.readline())
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(timeout=60)
+        server.stdout.close()
+
+
+def ask(proxy: Any, path: str, body: Any = None, **headers: str) -> Any:
+    """One request through the proxy, whose certificate is checked."""
+    context = ssl.create_default_context(cafile=str(proxy.certificate))
+    data = None if body is None else json.dumps(body).encode()
+    all_headers = {"Content-Type": "application/json", "Host": f"{proxy.host}:{proxy.port}", **headers}
+    request = urllib.request.Request(f"https://127.0.0.1:{proxy.port}{path}", data, all_headers)
+    with urllib.request.urlopen(request, timeout=60, context=context) as answer:
+        return json.loads(answer.read())
+
+
+def send(proxy: Any, path: str, body: Any = None, **headers: str) -> tuple[int, Any, Any]:
+    """The same, asked by the proxy's name, whatever the status: status, headers, JSON or None."""
+    context = ssl.create_default_context(cafile=str(proxy.certificate))
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as plain:
+        connection = http.client.HTTPSConnection(proxy.host, proxy.port, context=context)
+        connection.sock = context.wrap_socket(plain, server_hostname=proxy.host)
+        data = None if body is None else json.dumps(body)
+        whole = {"Content-Type": "application/json", **headers}
+        connection.request("GET" if body is None else "POST", path, data, whole)
+        answer = connection.getresponse()
+        read = answer.read()
+        connection.close()
+    return answer.status, answer.headers, json.loads(read) if read.startswith(b"{") else None

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from pairsieve.campaign import inference
-from pairsieve.campaign.inference import Inference, errors_of_checks, infer_labels, inferred_errors, not_spent
+from pairsieve.campaign import questions
+from pairsieve.campaign.questions import Inference, errors_of_checks, infer_labels, inferred_errors, not_spent
 from pairsieve.contracts import Answer
 from pairsieve.errors import LedgerError
 from pairsieve.ledger import Ledger, open_ledger
@@ -26,7 +26,7 @@ SPACE = AllPairs(6)
 
 @pytest.fixture(autouse=True)
 def nothing_is_asked_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inference, "CHECKED_SHARE", 0.0)
+    monkeypatch.setattr(questions, "CHECKED_SHARE", 0.0)
 
 
 def pair(left: int, right: int) -> int:
@@ -186,7 +186,7 @@ def test_a_share_of_what_follows_is_asked_and_says_how_many_inferred_labels_are_
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(ledger, 1, (0, 1), (1, 2), (2, 3), (3, 4))
-    monkeypatch.setattr(inference, "asked_all_the_same", lambda pairs: np.isin(pairs, ids((0, 2), (0, 3))))
+    monkeypatch.setattr(questions, "asked_all_the_same", lambda pairs: np.isin(pairs, ids((0, 2), (0, 3))))
     assert infer_labels(ledger, SPACE).inferred == 4  # of six pairs that follow
     assert set(ids((0, 2), (0, 3)).tolist()) <= set(ledger.open_questions(1).tolist())
     nothing = inferred_errors(ledger, SPACE)
@@ -216,7 +216,7 @@ def test_inferred_labels_spend_no_budget(ledger: Ledger) -> None:
 def test_a_pair_counts_as_a_check_only_if_it_followed_before_it_was_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(inference, "asked_all_the_same", lambda pairs: pairs == pair(0, 2))
+    monkeypatch.setattr(questions, "asked_all_the_same", lambda pairs: pairs == pair(0, 2))
     labels = np.ones(3, bool)
     assert errors_of_checks(SPACE, ids((0, 1), (1, 2), (0, 2)), labels, 0).asked == 1
     assert errors_of_checks(SPACE, ids((0, 2), (0, 1), (1, 2)), labels, 0).asked == 0

@@ -18,15 +18,18 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pairsieve
 import pairsieve.tasks.archives as archives
-from pairsieve import cli
+from pairsieve import cli, tables
 from pairsieve.contracts import Answer
 from pairsieve.errors import InputError, SettingsError
+from pairsieve.ledger.names import person_name
 from pairsieve.measure.inputs import _read_arrays
 from pairsieve.models import encoder_named
 from pairsieve.scorer import load_scorer
@@ -122,6 +125,17 @@ def test_an_archive_that_grows_as_no_table_does_is_refused(
     bomb(path, kind)
     monkeypatch.setattr(archives, "LARGE", 1 << 19)
     with pytest.raises(InputError, match=r"unpacks to more than .* Unpack it yourself"):
+        tables_task(path, text=("text",), split="none")
+
+
+def test_a_parquet_file_whose_one_value_repeats_without_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"text": ["a long text " * 10] * 20_000}), path, compression="zstd")
+    monkeypatch.setattr(tables, "LARGE", 1 << 19)
+    assert path.stat().st_size < 10_000
+    with pytest.raises(InputError, match=r"unpacks to more than 5\d\d,\d{3}\. a table shrinks by less"):
         tables_task(path, text=("text",), split="none")
 
 
@@ -234,10 +248,16 @@ def test_questions_with_formulas_are_answered_by_file(tmp_path: Path, tiny_encod
     assert "'=note" in cells and not any(cell.startswith(("=", "@")) for cell in cells)
 
 
+def test_one_person_has_one_name_however_it_is_typed() -> None:
+    assert person_name("Zoe\u0308  Li") == person_name("Zo\u00eb Li") == "Zo\u00eb Li"
+
+
 # ── names ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("name", ["truth", "Transitivity", "x" * 5000, "a\x1b[31mred", "a\u202eb", "gpt"])
+@pytest.mark.parametrize(
+    "name", ["truth", "Transitivity", "ｔｒｕｔｈ", "x" * 5000, "a\x1b[31mred", "a\u202eb", "gpt"]
+)
 def test_a_name_is_checked_wherever_it_comes_from(tmp_path: Path, tiny_encoder: Path, name: str) -> None:
     campaign = asked_campaign(tmp_path, tiny_encoder)
     pair = campaign.ledger.asked()[:1].tolist()

@@ -37,7 +37,7 @@ def test_another_split_in_the_settings_does_not_reinterpret_the_answers(
     with pytest.raises(
         LedgerError, match="questions about the split 'train', the campaign asks about 'test'"
     ):
-        Campaign(campaign.folder).run()
+        Campaign(campaign.folder, accept_settings=True).run()
     edit(campaign, '\nsplit = "test"', '\nsplit = "train"')
     assert Campaign(campaign.folder).run().name == "finished"
 

@@ -51,7 +51,7 @@ def test_story_with_truth(tmp_path: Path, tiny_encoder: Path) -> None:
     assert "Among all pairs these labels allow" in words and "60 labels drawn" in words
     settings_file = tmp_path / "c" / "campaign.toml"
     settings_file.write_text(settings_file.read_text().replace("rounds = 2", "rounds = 3"))
-    longer = Campaign(tmp_path / "c")
+    longer = Campaign(tmp_path / "c", accept_settings=True)
     assert longer.run() == Step("finished", 3)
     assert call("audit", tmp_path / "c", "--budget", 0)["labels"] == 60  # the new model, the old labels
     again = call("audit", tmp_path / "c", "--budget", 40)

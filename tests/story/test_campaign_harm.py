@@ -139,7 +139,7 @@ def test_a_campaign_can_be_given_more_rounds(
     begin(tmp_path / "c", task, tiny_encoder, rounds=2).run()
     file = tmp_path / "c" / "campaign.toml"
     file.write_text(file.read_text().replace("\nrounds = 2", "\nrounds = 3"))
-    assert Campaign(tmp_path / "c").run() == Step("finished", 3)
+    assert Campaign(tmp_path / "c", accept_settings=True).run() == Step("finished", 3)
     assert picture(tmp_path / "c") == picture(finished["projection"])
 
 
@@ -157,9 +157,12 @@ def test_a_finished_campaign_with_other_settings_says_that_it_trains_or_measures
     before, said, file = Campaign(folder).figures(), [], folder / "campaign.toml"
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, new))
-    bought = len(Campaign(folder).ledger.labels()[0])
-    assert Campaign(folder).run(said.append).name == "finished"
-    assert said[0].startswith("campaign.toml changed since the last run: ")
+    with pytest.raises(SettingsError, match=r"changed since the last run: .*run \S+ --accept-settings"):
+        Campaign(folder)
+    changed = Campaign(folder, accept_settings=True)
+    bought = len(changed.ledger.labels()[0])
+    assert changed.run(said.append).name == "finished"
+    assert said[0].startswith("campaign.toml changed since the last run, and is accepted: ")
     assert said[1].startswith("rounds 1 to 3: trained and measured again, for campaign.toml says otherwise")
     assert [words[:8] for words in said[2:]] == ["round 1:", "round 2:", "round 3:"]
     after = Campaign(folder).figures()

@@ -1,6 +1,7 @@
-"""Requests made of noise, over raw sockets, against both servers: no 500, no hang, no growth of memory.
+"""Requests made of noise (raw sockets) and of the OpenAPI document (schemathesis) against both servers.
 
-2,000 requests each by default; PAIRSIEVE_FUZZ=50000 for the whole story (100,000 in all).
+No 500, no hang, no growth of memory. 2,000 requests each by default; PAIRSIEVE_FUZZ=50000 for the whole story
+(100,000 of either kind).
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
+from fuzzing import fuzz_by_schema
 from serving_campaign import finished_campaign
 from web_campaign import asked_campaign
 
@@ -125,30 +128,70 @@ def memory(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) * 1024
 
 
+def command(door: str, tmp_path: Path, tiny_encoder: Path) -> list[Any]:
+    """What serves at a door."""
+    if door == "serve":
+        return ["serve", finished_campaign(tmp_path, tiny_encoder)]
+    campaign = asked_campaign(tmp_path, tiny_encoder)
+    campaign.ledger.close()
+    return ["label", campaign.folder, "--no-train"]
+
+
+class Memory:
+    """Resident bytes of a process after half of the requests and after all."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid, self.half, self.started = pid, 0, time.monotonic()
+
+    def note(self, asked: int) -> None:
+        if asked == REQUESTS // 2:
+            self.half = memory(self.pid)
+
+    def report(self, door: str, seen: Counter[int]) -> str:
+        ended, spent = memory(self.pid), time.monotonic() - self.started
+        assert ended <= 1.1 * self.half
+        return (
+            f"\n{door}: {seen.total():,} requests in {spent:.0f} s: {dict(sorted(seen.items()))}; "
+            f"memory {self.half >> 20} MiB after half of them, {ended >> 20} MiB after all"
+        )
+
+
+def check_alive(door: str, port: int) -> None:
+    alive = status_of(port, b"GET /login HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+    assert alive == (200 if door == "label" else 401)
+
+
 @pytest.mark.parametrize("door", ["label", "serve"])
 def test_noise_breaks_nothing(
     door: str, tmp_path: Path, tiny_encoder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if door == "label":
-        campaign = asked_campaign(tmp_path, tiny_encoder)
-        campaign.ledger.close()
-        words: list[Any] = ["label", campaign.folder, "--no-train"]
-    else:
-        words = ["serve", finished_campaign(tmp_path, tiny_encoder)]
-    dice, seen, began = random.Random(door), Counter[int](), 0
-    with serving(*words) as (pid, port):
-        started = time.monotonic()
+    dice, seen = random.Random(door), Counter[int]()
+    with serving(*command(door, tmp_path, tiny_encoder)) as (pid, port):
+        grown = Memory(pid)
         for number in range(REQUESTS):
-            if number == REQUESTS // 2:
-                began = memory(pid)
             sent = request(dice, PATHS[door])
             status = status_of(port, sent)
             seen[status] += 1
+            grown.note(number + 1)
             assert status < 500 or status == 503, (status, sent[:500])
-        ended, spent = memory(pid), time.monotonic() - started
-        healthy = status_of(port, b"GET /login HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
-        assert healthy == (200 if door == "label" else 401)
+        words = grown.report(door, seen)
+        check_alive(door, port)
     with capsys.disabled():
-        print(f"\n{door}: {REQUESTS:,} requests in {spent:.0f} s: {dict(sorted(seen.items()))}; ", end="")
-        print(f"memory {began >> 20} MiB after half of them, {ended >> 20} MiB after all")
-    assert seen[200] and ended <= 1.1 * began
+        print(words)
+    assert seen[200]
+
+
+@pytest.mark.parametrize(("door", "document"), [("label", "/api/openapi.json"), ("serve", "/openapi.json")])
+def test_what_the_schema_allows_and_a_little_more_breaks_nothing(
+    door: str, document: str, tmp_path: Path, tiny_encoder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(*command(door, tmp_path, tiny_encoder)) as (pid, port):
+        url, token = f"http://127.0.0.1:{port}", {"Authorization": f"Bearer {TOKEN}"}
+        with httpx2.Client(headers=token, timeout=60) as client:
+            schema, grown = client.get(url + document).json(), Memory(pid)
+            seen = fuzz_by_schema(client, schema, url, REQUESTS, grown.note)
+        words = grown.report(f"{door}, by its schema", seen)
+        check_alive(door, port)
+    with capsys.disabled():
+        print(words)
+    assert seen[200]

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -13,11 +14,15 @@ from typer.testing import CliRunner
 from pairsieve.campaign import Campaign
 from pairsieve.cli import all_commands
 from pairsieve.errors import InputError
-from pairsieve.matches import listing
+from pairsieve.matches import listing, unreadable
 from pairsieve.matches.listing import Known, band_cuts, list_bands, read_list
 from pairsieve.matches.ranking import Ranking, rank
+from pairsieve.matches.unreadable import unreadable_pairs
+from pairsieve.models import encoder_named
 from pairsieve.pairs import is_member
 from pairsieve.settings import Schedule
+from pairsieve.tasks import Collection
+from pairsieve.tasks.task import one_collection, two_collections
 from synthetic_task import begin, synthetic_task
 
 pytestmark = pytest.mark.slow
@@ -142,36 +147,11 @@ def test_a_new_table_is_matched_by_the_old_model(trained, tmp_path):
         "id,text\na,how do i reset my password\nb,how do i reset my password\nc,old glacier cave\n"
     )
     out = tmp_path / "m.csv"
-    found = called(
-        "match",
-        trained["one"],
-        "--collection",
-        new,
-        "--key",
-        "id",
-        "--text",
-        "text",
-        "--count",
-        1,
-        "--out",
-        out,
-    )
+    like = ("--collection", new, "--key", "id", "--text", "text", "--out", out)
+    found = called("match", trained["one"], *like, "--count", 1)
     assert found["pairs"] == 3 and found["labelled"] == 0
     assert table(out)[0]["left"] == "a"
-    against = called(
-        "match",
-        trained["two"],
-        "--collection",
-        new,
-        "--key",
-        "id",
-        "--text",
-        "text",
-        "--count",
-        2,
-        "--out",
-        out,
-    )
+    against = called("match", trained["two"], *like, "--count", 2)
     assert against["pairs"] == 3 * 60
 
 
@@ -326,3 +306,57 @@ def test_a_precision_out_of_reach_names_the_best(tmp_path, tiny_encoder):
     where = ("--split", "test", "--out", tmp_path / "m.csv")
     words = refused("match", campaign.folder, "--scores-only", "--precision", 1, *where)
     assert "cannot be reached" in words and "at recall" in words
+
+
+STRANGE = ("😀😀", "ᏣᎳᎩ ᎦᏬᏂᎯᏍᏗ", "አማርኛ", "ᏣᎳᎩ ᎦᏬᏂᎯᏍᏗ")  # none of it is in the vocabulary; two are equal
+
+
+@pytest.fixture(scope="module")
+def unranked(tmp_path_factory, tiny_encoder) -> Path:
+    """A finished campaign whose scores are cosines."""
+    root = tmp_path_factory.mktemp("unranked")
+    task = synthetic_task(root / "task")
+    begin(root / "campaign", task, tiny_encoder, rounds=1, recipe="paper", measure_splits=()).run()
+    return root / "campaign"
+
+
+@pytest.mark.parametrize("search", ["exact", "ivf"])
+def test_texts_that_the_encoder_cannot_read_do_not_match_each_other(unranked, tmp_path, search):
+    new, out = tmp_path / "new.csv", tmp_path / "out.csv"
+    known = ["what is a bank", "how can i find a bank"] * 20
+    rows = [f"{key},{text}" for key, text in enumerate([*STRANGE, *known])]
+    new.write_text("\n".join(["key,text", *rows]), encoding="utf-8")
+    options = ("--collection", new, "--key", "key", "--text", "text", "--out", out, "--search", search)
+    found = called("match", unranked, *options, "--threshold", 0.999)
+    strange = {(row["left"], row["right"]) for row in table(out) if {row["left"], row["right"]} <= {*"0123"}}
+    assert found["unreadable_texts"] == 4 and strange == {("1", "3")}, "only the equal ones"
+    assert found["matches"] == len(table(out)) > 1
+    wanted = called("match", unranked, *options, "--count", 100)
+    assert wanted["matches"] == 100, "those left out do not count"
+    called("cluster", unranked, *options, "--threshold", 0.999)
+    group = {row["key"]: row["cluster"] for row in table(out)}
+    assert group["1"] == group["3"] and len({group[key] for key in "012"}) == 3
+    said = CliRunner().invoke(all_commands(), [*map(str, ("match", unranked, *options, "--count", 5))])
+    assert "The encoder cannot read 4 of the texts" in said.output
+
+
+def test_labelled_matches_of_unreadable_texts_stay(trained, tiny_encoder):
+    encoder = encoder_named(str(tiny_encoder), 48, "what is ", "what is ")
+    texts = Collection([*"abcd"], ["😀", "😂", "what is", "bank"])
+    matcher = Mock(encoder_for=lambda side: encoder)
+    split = one_collection("new", texts, *[np.empty(0, np.int64)] * 2, False)
+    ids, count = unreadable_pairs(split, matcher, np.empty(0, np.int64))
+    assert count == 2 and ids.tolist() == split.space.ids([0], [1]).tolist(), "a prefix is no part of a text"
+    assert unreadable_pairs(split, matcher, ids)[0].tolist() == []
+    both = two_collections("new", texts, texts, *[np.empty(0, np.int64)] * 2, False)
+    ids, count = unreadable_pairs(both, matcher, np.empty(0, np.int64))
+    assert count == 4 and ids.tolist() == both.space.ids([0, 1], [1, 0]).tolist()
+
+
+def test_a_collection_that_the_encoder_cannot_read_at_all_is_refused(tiny_encoder, monkeypatch):
+    monkeypatch.setattr(unreadable, "MOST_PAIRS", 2)
+    texts = Collection([*"abc"], ["😀", "😂", "🙂"])
+    split = one_collection("new", texts, *[np.empty(0, np.int64)] * 2, False)
+    encoder = encoder_named(str(tiny_encoder), 48)
+    with pytest.raises(InputError, match=r"the encoder cannot read 3 texts\. .* look alike"):
+        unreadable_pairs(split, Mock(encoder_for=lambda side: encoder), np.empty(0, np.int64))

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import socket
-import ssl
-import subprocess
-import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,41 +12,11 @@ import pytest
 from browser import IN_BROWSER, Person
 from pairsieve.campaign import Campaign
 from serving_campaign import finished_campaign
-from tls_proxy import TlsProxy, tls_proxy
+from tls_proxy import TOKEN, ask, behind, tls_proxy
 from web_campaign import asked_campaign
 
 pytest_plugins = ("browser",)
 pytestmark = IN_BROWSER
-TOKEN = "a-token-of-23-characters"
-
-
-@contextmanager
-def behind(proxy: TlsProxy, *words: Any) -> Iterator[dict[str, Any]]:
-    """A command that serves, with its port given to the proxy."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        proxy.to = probe.getsockname()[1]
-    options = ["--token", TOKEN, "--public-url", proxy.url, "--port", str(proxy.to), "--json"]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "pairsieve", *map(str, words), *options], stdout=subprocess.PIPE, text=True
-    )
-    assert server.stdout is not None
-    try:
-        yield json.loads(server.stdout.readline())
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(timeout=60)
-        server.stdout.close()
-
-
-def ask(proxy: TlsProxy, path: str, body: Any = None, **headers: str) -> Any:
-    """One request through the proxy, whose certificate is checked."""
-    context = ssl.create_default_context(cafile=str(proxy.certificate))
-    data = None if body is None else json.dumps(body).encode()
-    all_headers = {"Content-Type": "application/json", "Host": f"{proxy.host}:{proxy.port}", **headers}
-    request = urllib.request.Request(f"https://127.0.0.1:{proxy.port}{path}", data, all_headers)
-    with urllib.request.urlopen(request, timeout=60, context=context) as answer:
-        return json.loads(answer.read())
 
 
 def test_people_log_in_and_label_through_the_proxy(tmp_path: Path, tiny_encoder: Path, chromium: Any) -> None:

@@ -17,7 +17,7 @@ import typer
 import pairsieve as ps
 from evaluating import Pairsieve
 from evaluating import runner as make_runner
-from pairsieve.cli import all_commands, ask_model, campaign, evaluate, match, serve
+from pairsieve.cli import all_commands, campaign, evaluate, labels, match, serve
 from pairsieve.cli import data as data_commands
 from pairsieve.cli.flags import command_of, in_flags
 from pairsieve.library.campaigns import Options
@@ -76,7 +76,7 @@ CALLS = [  # command, the functions that get its options by name, the options it
         | {f"{side}_{of}" for side in ("left", "right") for of in ("text", "template", "key")},
     ),
     (
-        ask_model.ask_model,
+        labels.ask_model,
         [ps.ask_language_model, Endpoint],
         {"folder", "as_json", "spend_cap", "price_in", "price_out", "token_cap", "request_cap"},
     ),
@@ -206,7 +206,7 @@ def test_the_command_that_ask_prints_brings_the_answers_back(
     assert runner(*command).out.startswith("2 answers written (NAME 2)")
 
 
-def test_status_says_that_an_edit_makes_run_train_again(
+def test_an_edit_is_refused_until_run_is_told_to_accept_it(
     done: Path, runner: Pairsieve, tmp_path: Path
 ) -> None:
     shutil.copytree(done.parent, tmp_path / "copy")
@@ -216,7 +216,20 @@ def test_status_says_that_an_edit_makes_run_train_again(
     text = settings.read_text(encoding="utf-8")
     assert 'recipe = "best"' in text
     settings.write_text(text.replace('recipe = "best"', 'recipe = "paper"'), encoding="utf-8")
-    now = runner("status", folder)
-    assert now.out.splitlines()[-1] == f"Next: train round 1 (pairsieve run {folder})."
-    assert "Round 1 is trained and measured again: campaign.toml says otherwise" in now.out
-    assert ps.next_command(folder) == f"pairsieve run {folder}"
+    refusal = (
+        "campaign.toml changed since the last run: recipe was 'best', is 'paper'. Put back what was there. "
+        f"Or, if the change is meant, accept it with: pairsieve run {folder} --accept-settings"
+    )
+    for command in ("status", "run", "match", "cluster", "report", "audit", "label", "serve", "extend"):
+        refused = runner(command, folder)
+        assert refused.code == 2 and refused.err.rstrip().endswith(refusal), command
+    now = ps.open_campaign(folder, accept_settings=True)
+    assert ps.next_command(now) == f"pairsieve run {folder}"
+    assert "campaign.toml says otherwise" in ps.campaign_status(now).stale[1]
+    taken = runner("run", folder, "--accept-settings")
+    assert taken.err.startswith(
+        "campaign.toml changed since the last run, and is accepted: recipe was 'best'"
+    )
+    assert runner("status", folder).out.splitlines()[-1] == "Finished."
+    sealed = (folder / "rounds" / "settings.json").read_text(encoding="utf-8")
+    assert '"recipe": "paper"' in sealed

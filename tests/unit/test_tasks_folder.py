@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -151,6 +152,16 @@ def test_the_old_task_comes_back_if_the_new_one_cannot_take_its_place(
     assert [entry.name for entry in tmp_path.iterdir()] == ["t"]
 
 
+EDITS = {  # of task.json, with its checksum made again
+    "newer": ('"version": 2', '"version": 99'),
+    "no splits": ('"splits"', '"spilt"'),
+    "count": ('"positives": 1', '"positives": 7'),
+    "fingerprint": (duplicates().fingerprint, "0" * 64),
+    "escape": ('"train"', '"../train"'),
+    "parent": ('"train"', '".."'),
+}
+
+
 def damaged(tmp_path: Path, change: str) -> Path:
     root = tmp_path / "t"
     save_task(duplicates(), root)
@@ -165,16 +176,13 @@ def damaged(tmp_path: Path, change: str) -> Path:
         about.write_text('{"format": "else"}')
     elif change == "no about":
         about.unlink()
-    elif change == "newer":
-        about.write_text(about.read_text().replace('"version": 1', '"version": 99'))
-    elif change == "no splits":
-        about.write_text(about.read_text().replace('"splits"', '"spilt"'))
-    elif change == "count":
-        about.write_text(about.read_text().replace('"positives": 1', '"positives": 7'))
-    elif change == "fingerprint":
-        about.write_text(about.read_text().replace(duplicates().fingerprint, "0" * 64))
-    elif change == "escape":
-        about.write_text(about.read_text().replace('"train"', '"../train"'))
+    elif change == "a byte":
+        about.write_text(about.read_text().replace('"name": "made"', '"name": "lade"'))
+    else:
+        written = json.loads(about.read_text().replace(*EDITS[change]))
+        del written["sha256"]
+        digest = hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
+        about.write_text(json.dumps({**written, "sha256": digest}))
     return root
 
 
@@ -186,11 +194,13 @@ def damaged(tmp_path: Path, change: str) -> Path:
         ("no json", r"task\.json.*not JSON"),
         ("no task", r"task\.json: this is not a pairsieve task"),
         ("no about", "this is not a task folder. it has no task.json"),
-        ("newer", "version 99.*reads version 1"),
+        ("newer", "version 99.*reads version 2"),
+        ("a byte", "do not have the sha256 noted there: it was edited or damaged"),
         ("no splits", "the entry 'splits' is missing"),
         ("count", "notes positives = 7, the files hold 1"),
         ("fingerprint", "fingerprint of the contents is not the one noted"),
         ("escape", "leads out of the folder"),
+        ("parent", "leads out of the folder"),
     ],
 )
 def test_a_damaged_folder_says_what_is_wrong_with_it(tmp_path: Path, change: str, words: str) -> None:

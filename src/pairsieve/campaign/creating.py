@@ -1,20 +1,43 @@
-"""Creates a campaign folder, with what is left out filled in from the task."""
+"""Creates a campaign folder, and refuses settings that do not fit the task, or that changed unnoticed.
+
+A damaged campaign.toml and an edited one look alike. So the settings of the last run are kept beside the
+campaign, and a value that is another than then is refused until somebody accepts it. Where nothing has run
+yet, the file can be edited freely.
+"""
 
 from __future__ import annotations
 
+import json
 import secrets
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pairsieve.campaign.checks import check_settings
-from pairsieve.campaign.loop import Campaign
-from pairsieve.errors import SettingsError
-from pairsieve.settings import CAMPAIGN_FILE, PAPER_SCHEDULE, CampaignSettings, portable_task, save_settings
-from pairsieve.tasks import load_task
+from pairsieve.advice import parse_stop_rule
+from pairsieve.campaign.figures import read_sealed, write_sealed
+from pairsieve.errors import PoolExhausted, SettingsError, nearest
+from pairsieve.settings import (
+    CAMPAIGN_FILE,
+    PAPER_SCHEDULE,
+    CampaignSettings,
+    portable_task,
+    save_settings,
+    without_password,
+)
+from pairsieve.strategies import strategy_named
+from pairsieve.tasks import Task, load_task
+from pairsieve.transitivity import check_transitive
+
+if TYPE_CHECKING:
+    from pairsieve.campaign.loop import Campaign
+
+UNSEALED = ("schedule", "task")  # a task may move; its fingerprint says that it is the same
 
 
 def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaign:
     """A new campaign folder. Settings that cannot work (names, splits, budget) are refused here."""
+    from pairsieve.campaign.loop import Campaign
+
     if (folder / CAMPAIGN_FILE).exists():
         go_on = f"Go on with: pairsieve run {folder}, or choose another folder."
         raise SettingsError(f"{folder} already holds a campaign. {go_on}")
@@ -40,3 +63,79 @@ def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaig
     folder.mkdir(parents=True, exist_ok=True)
     save_settings(folder / CAMPAIGN_FILE, checked)
     return Campaign(folder)
+
+
+def check_settings(settings: CampaignSettings, task: Task) -> None:
+    """An error in words unless splits, strategy, learner, encoder and budget fit the task and each other."""
+    from pairsieve.models import LEARNERS, encoder_named
+
+    for name in (settings.split, *settings.measure_splits):
+        if name not in task.splits:
+            raise SettingsError(f"task {task.name!r} has no split {name!r}. {nearest(name, task.splits)}.")
+    strategy_named(settings.strategy)
+    if settings.learner not in LEARNERS:
+        raise SettingsError(f"unknown learner {settings.learner!r}. {nearest(settings.learner, LEARNERS)}.")
+    encoder_named(settings.encoder, settings.max_length)
+    space = task.splits[settings.split].space
+    if settings.separate_encoders and space.symmetric:
+        raise SettingsError(
+            f"separate_encoders is set, and {settings.split} has one collection whose pairs have no left and "
+            "right. Leave it out, or make the task with two collections."
+        )
+    if settings.left_prefix != settings.right_prefix and space.symmetric:
+        raise SettingsError(
+            f"left_prefix {settings.left_prefix!r} and right_prefix {settings.right_prefix!r} differ, and "
+            f"{settings.split} has one collection: each of its texts stands left in some pairs and right in "
+            "others. Set both to the same text, or make the task with two collections."
+        )
+    if settings.transitivity:
+        check_transitive(space)
+    if settings.stop_when:
+        parse_stop_rule(settings.stop_when)
+    budget = settings.schedule.budget()
+    if budget > space.size:
+        raise PoolExhausted(
+            f"the schedule asks for {budget:,} distinct pairs, {space.size:,} are in {settings.split}. "
+            "Lower `labels`, or `first_batch`, `growth` or `rounds`."
+        )
+
+
+def accepted_changes(folder: Path, settings: CampaignSettings, accept: bool) -> str:
+    """A sentence about what is another than when the campaign last ran, or ""; refused without `accept`."""
+    now = _values(settings)
+    before = read_sealed(_place(folder)) or now
+    names = (name for name in now if name in before and before[name] != now[name])
+    changes = "; ".join(f"{name} was {before[name]!r}, is {now[name]!r}" for name in names)
+    if changes and not accept:
+        raise SettingsError(
+            f"{folder / CAMPAIGN_FILE} changed since the last run: {changes}. Put back what was there. "
+            f"Or, if the change is meant, accept it with: pairsieve run {folder} --accept-settings"
+        )
+    return f"{CAMPAIGN_FILE} changed since the last run, and is accepted: {changes}" if changes else ""
+
+
+def seal_settings(folder: Path, settings: CampaignSettings) -> None:
+    """Keep the settings as those that the campaign runs with."""
+    if read_sealed(_place(folder)) != _values(settings):
+        write_sealed(_place(folder), _values(settings))
+
+
+def save_accepted(folder: Path, settings: CampaignSettings) -> None:
+    """Write campaign.toml by a command, so that nobody need accept it; also if killed on the way."""
+    ran = _place(folder).exists()
+    _place(folder).unlink(missing_ok=True)
+    save_settings(folder / CAMPAIGN_FILE, settings)
+    if ran:
+        seal_settings(folder, settings)
+
+
+def _values(settings: CampaignSettings) -> dict[str, Any]:
+    """Name to JSON value; the ledger's URL without its password, since anybody may read this file."""
+    values = {**asdict(settings), **{f"schedule.{k}": v for k, v in asdict(settings.schedule).items()}}
+    values["ledger"] = without_password(settings.ledger)
+    kept: dict[str, Any] = json.loads(json.dumps({k: v for k, v in values.items() if k not in UNSEALED}))
+    return kept
+
+
+def _place(folder: Path) -> Path:
+    return folder / "rounds" / "settings.json"

@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +44,6 @@ def read_sealed(path: Path) -> dict[str, Any] | None:
     return None
 
 
-def changed_settings(path: Path, settings: CampaignSettings) -> str:
-    """What of the settings is another than was kept in `path`, in words; keeps them as they are now."""
-    now = {**asdict(settings), **{f"schedule.{k}": v for k, v in asdict(settings.schedule).items()}}
-    now = json.loads(json.dumps({name: value for name, value in now.items() if name != "schedule"}))
-    before = read_sealed(path)
-    if before != now:
-        write_sealed(path, now)
-    known = now if before is None else before
-    changed = (name for name in now if name in known and known[name] != now[name])
-    return "; ".join(f"{name} was {known[name]!r}, is {now[name]!r}" for name in changed)
-
-
 def read_json(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = load_json(path)
     return found
@@ -74,25 +61,9 @@ def round_line(row: dict[str, Any]) -> str:
 
 # What of the settings decides the scorer of a round, given its labels.
 DECIDING = (
-    *(
-        "split",
-        "encoder",
-        "left_prefix",
-        "right_prefix",
-        "max_length",
-        "separate_encoders",
-        "learner",
-        "recipe",
-    ),
-    *(
-        "hubness_correction",
-        "neighbour_smoothing",
-        "reranker",
-        "learning_rate",
-        "search",
-        "neighbours",
-        "seed",
-    ),
+    *("split", "encoder", "left_prefix", "right_prefix", "max_length", "separate_encoders"),
+    *("learner", "recipe", "hubness_correction", "neighbour_smoothing", "reranker"),
+    *("learning_rate", "search", "neighbours", "seed"),
 )
 
 
@@ -113,10 +84,3 @@ def not_held_out(rows: Sequence[dict[str, Any]]) -> str:
 
 def _seal(body: str) -> str:
     return hashlib.sha256(body.encode()).hexdigest()
-
-
-def without_test(row: dict[str, Any]) -> dict[str, Any]:
-    """The figures of a round less its average precision, where that is of the test split: nothing is decided
-    by that one."""
-    of_test = next(iter(row.get("measures", {})), "") == "test"
-    return {name: value for name, value in row.items() if not (of_test and name == "average_precision")}

@@ -132,6 +132,9 @@ def run(
     folder: Path = FOLDER,
     cache: Path | None = CACHE,
     distributed: str | None = DISTRIBUTED,
+    accept_settings: bool = Option(
+        False, "--accept-settings", help="Take up what was edited in campaign.toml since the last run."
+    ),
     as_json: bool = JSON,
 ) -> None:
     """Run or resume a campaign, until it is done or waits for labels.
@@ -139,9 +142,10 @@ def run(
     Each round chooses pairs, asks for their labels, trains and measures. Stop it at any moment; running it
     again resumes.
     """
+    given = locals()
     from pairsieve import open_campaign
 
-    _run(open_campaign(folder, cache=cache, distributed=distributed), as_json)
+    _run(call(open_campaign, given, folder), as_json)
 
 
 def _run(campaign: Campaign, as_json: bool) -> None:

@@ -126,6 +126,7 @@ def match_words(found: dict[str, Any]) -> str:
         lines.append("Too few labels for the re-ranker (it needs 20 of either class): the bi-encoder alone.")
     if found["search"]["recall"]:
         lines.append(f"The index finds {found['search']['recall']['value']:.4f} of the true nearest.")
+    lines += unreadable_words(found["unreadable_texts"])
     lines.append(threshold_words(found["threshold"]))
     if "check" in found:
         lines.append(check_words(found["check"]))
@@ -161,6 +162,7 @@ def cluster_words(found: dict[str, Any]) -> str:
     groups = f"{found['clusters']:,} groups of {found['clustered_texts']:,} texts"
     lines = [
         f"{found['task']}, {found['split']}: {found['texts']:,} texts.",
+        *unreadable_words(found["unreadable_texts"]),
         threshold_words(found["threshold"]),
         f"{found['out']}: {groups}, the largest of {found['largest']:,}.",
         f"{found['components_split']:,} chains of matches were split.",
@@ -175,6 +177,17 @@ def cluster_words(found: dict[str, Any]) -> str:
             figures = found[name]
             lines.append(f"  {words}: pairwise {_prf(figures['pairwise'])}; B³ {_prf(figures['b3'])}")
     return "\n".join(lines)
+
+
+def unreadable_words(texts: int) -> list[str]:
+    """What a list does with texts that the encoder cannot read."""
+    if not texts:
+        return []
+    sentence = (
+        f"The encoder cannot read {texts:,} of the texts: it knows none of their characters, so they look "
+        "alike to it. Of two of them, only equal texts and labelled matches are listed."
+    )
+    return [sentence]
 
 
 def threshold_words(chosen: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsieve import scan
 from pairsieve.contracts import MapShards
 from pairsieve.errors import InputError
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, Rows, Scores, pair_ids, pair_rows
@@ -32,7 +33,7 @@ PIECE = 1 << 16  # chosen pairs scored by one shard
 
 
 def open_scan(
-    shards: MapShards,
+    shards: MapShards | None,
     space: PairSpace,
     left: Matrix,
     right: Matrix | None = None,
@@ -41,8 +42,10 @@ def open_scan(
     lengths: bool = False,
 ) -> Scan:
     """As `scan.open_scan`, by the workers of `shards`."""
-    scan = ShardedScan(shards, space, left, right, device=device, lengths=lengths)
-    return Doubled(scan) if lengths else scan
+    if shards is None:
+        return scan.open_scan(space, left, right, device=device, lengths=lengths)
+    sharded = ShardedScan(shards, space, left, right, device=device, lengths=lengths)
+    return Doubled(sharded) if lengths else sharded
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 A connection that has sent no whole request head yet, or none since the last answer, is *waiting*. It is
 closed after `HEAD_SECONDS`, and earlier where its client or everybody together has too many: then the one
 that has waited longest makes way for the new one. So half-sent requests only displace each other, and
-whoever sends a whole request is answered.
+whoever sends a whole request is answered. A client that does not take its answer waits, too, and is closed
+after `TAKE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 from pairsieve.http.proxy import Proxy, neighbourhood
 
 HEAD_SECONDS = 10.0  # for the head of a request to arrive
+TAKE_SECONDS = 120.0  # for an answer to be taken: what is left of it when the system's buffers are full
 MOST_HEAD = 256 * 1024  # bytes that arrive before a request has begun: its head, and perhaps its body
 MOST_CONNECTIONS = 1000  # in all; beside them, a process has files open
 MOST_OF_ONE_CLIENT = 200  # from one address; not of a trusted proxy, behind which are many
@@ -58,7 +60,10 @@ class Connections:
 
     def _make_way(self, client: str | None) -> None:
         of_client = (each for each, of in self._open.items() if client in (None, of))
-        waiting = [each for each in of_client if not is_answering(each)]
+        now = time.monotonic()
+        waiting = [
+            each for each in of_client if not is_answering(each) or now - each.waiting_since > HEAD_SECONDS
+        ]
         newest = next(reversed(self._open))
         self._close(min(waiting, key=lambda each: float(each.waiting_since), default=newest))
 
@@ -67,9 +72,10 @@ class Connections:
         now = time.monotonic()
         for each in list(self._open):
             each.note_requests(now)
-            if is_answering(each):
+            answering = is_answering(each)
+            if answering and not each.transport.get_write_buffer_size():
                 each.waiting_since = now
-            elif now - each.waiting_since > HEAD_SECONDS:
+            elif now - each.waiting_since > (TAKE_SECONDS if answering else HEAD_SECONDS):
                 self._close(each)
         again = asyncio.get_running_loop().call_later(1.0, self._sweep) if self._open else None
         self._sweeping = again
@@ -101,7 +107,9 @@ def limited_protocol(connections: Connections) -> type[Any]:
         def note_requests(self, now: float) -> None:
             """Begin to count anew where another request has begun since the last look."""
             if self.cycle is not self.last_request:
-                self.last_request, self.head_bytes, self.waiting_since = self.cycle, 0, now
+                self.last_request, self.head_bytes = self.cycle, 0
+                if not self.transport.get_write_buffer_size():  # else the last answer is not taken yet
+                    self.waiting_since = now
 
         def data_received(self, data: bytes) -> None:
             self.note_requests(time.monotonic())

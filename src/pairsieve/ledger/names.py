@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Set
 
 from pairsieve.errors import InputError
@@ -15,12 +16,12 @@ def person_name(who: str, models: Set[str] = frozenset(), where: str = "") -> st
 
     models: names of language models that answer here. where: what the error names as its place.
     """
-    name = " ".join(who.split())
+    name = unicodedata.normalize("NFC", " ".join(who.split()))  # one person, however a keyboard writes é
     if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
         what = f"{len(name):,} characters" if name.isprintable() else "unprintable characters"
         remedy = f"Give a name of 1 to {LONGEST_NAME} printable characters"
         raise InputError(f"a name of {what}", where=where, remedy=remedy)
-    if name.casefold() in RESERVED:
+    if unicodedata.normalize("NFKC", name).casefold() in RESERVED:
         what = f"the name {name!r} is kept for pairsieve itself"
         raise InputError(what, where=where, remedy="Choose another name")
     if name in models:

@@ -110,17 +110,25 @@ def extend_campaign(campaign: Place, labels: int) -> Campaign:
     return campaign
 
 
-def open_campaign(folder: Place, *, cache: Folder | None = None, distributed: str | None = None) -> Campaign:
+def open_campaign(
+    folder: Place,
+    *,
+    cache: Folder | None = None,
+    distributed: str | None = None,
+    accept_settings: bool = False,
+) -> Campaign:
     """The campaign in a folder, to be looked at or gone on with: `.run()`, `.status()`, `.figures()`.
 
     distributed: where texts are embedded and pairs scanned; `gpus` (all of this machine's), or a Ray
-    cluster: `local`, `auto` or host:port. None is this process.
+    cluster: `local`, `auto` or host:port. None is this process. accept_settings: what was edited in
+    campaign.toml since the last run is meant; without it such a campaign is refused.
     """
     if isinstance(folder, Campaign):
         return folder
     from pairsieve.distributed import open_shards
 
-    return Campaign(Path(folder), None if cache is None else Path(cache), open_shards(distributed))
+    where = None if cache is None else Path(cache)
+    return Campaign(Path(folder), where, open_shards(distributed), accept_settings)
 
 
 def campaign_status(campaign: Place) -> Status:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ from pairsieve.campaign.audits import split_ledger
 from pairsieve.campaign.probability import calibration_of
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError, nearest
-from pairsieve.files import write_errors
 from pairsieve.ledger import Ledger
 from pairsieve.matches.assignment import check_two, one_to_one
 from pairsieve.matches.calibration import ExpectedCurve, from_audit, from_dev, from_labels
@@ -30,12 +29,12 @@ from pairsieve.matches.clusters import (
     representatives,
 )
 from pairsieve.matches.listed import ListTally, threshold_figures
-from pairsieve.matches.listing import NO_ROOM, NUMBERS, Known, check_out, first_pairs, list_bands, write_list
-from pairsieve.matches.ranking import Ranking, rank
+from pairsieve.matches.listing import Known, check_out, first_pairs, list_bands, write_groups, write_list
+from pairsieve.matches.ranking import Ranking, rank, without_pairs
 from pairsieve.matches.threshold import OperatingPoint, Target, choose_threshold, point_through
+from pairsieve.matches.unreadable import unreadable_pairs
 from pairsieve.pairs import Ids, Rows, ScoredPairs, Scores, is_member, pair_rows
 from pairsieve.scorer import ScoredSpace
-from pairsieve.tables import write_table
 from pairsieve.tasks import Collection, Split
 from pairsieve.tasks.task import one_collection, shared_pairs, two_collections
 
@@ -137,7 +136,7 @@ def find_clusters(
     rows = np.asarray(ranking.scored.corrected.rows[0], np.float32)
     chained = components(len(split.left), np.union1d(pairs, known.matches))
     chosen = representatives(rows, group)
-    _write_groups(out, split.left, group, chosen, options.texts)
+    write_groups(out, split.left, group, chosen, options.texts)
     size = np.bincount(group)
     figures: dict[str, Any] = {
         **_about(campaign, split, round, ranking),
@@ -167,8 +166,8 @@ def _ranked(
     """The latest round, the split ranked by its scorer, the labels that count, and where the list is cut."""
     round = campaign.trained_round("to match with")
     source = _source(campaign, split, options.source)
-    ranking = _ranking(campaign, split, round, options.search)
     given = labelled_pairs(campaign, split)
+    ranking = _ranking(campaign, split, round, options.search, given.matches if options.known else None)
     before = given
     if target.kind == "precision" and (ledger := _ledger(campaign, ranking)) is not None:
         earlier = ~is_member(given.ids, check_pairs(ledger, round))  # a check is planned without its answers
@@ -177,9 +176,16 @@ def _ranked(
     return round, ranking, given if options.known else Known.nothing(), expected, point
 
 
-def _ranking(campaign: Campaign, split: Split, round: int, search: str) -> Ranking:
+def _ranking(
+    campaign: Campaign, split: Split, round: int, search: str, matches: Ids | None = None
+) -> Ranking:
+    """The split by its scores, less pairs of two unreadable texts that are not among the `matches` known."""
     rng = generator_for(campaign.settings.seed, round, "match recall")
-    return rank(campaign.score(split, round), split, search, rng)
+    scored = campaign.score(split, round)
+    unlisted, unreadable = unreadable_pairs(
+        split, scored.scorer.matcher, np.empty(0, np.int64) if matches is None else matches
+    )
+    return without_pairs(rank(scored, split, search, rng), unlisted, unreadable)
 
 
 def _about(campaign: Campaign, split: Split, round: int, ranking: Ranking) -> dict[str, Any]:
@@ -194,6 +200,7 @@ def _about(campaign: Campaign, split: Split, round: int, ranking: Ranking) -> di
             "setting": campaign.settings.reranker,
             "out_of_fold_average_precision": campaign.trainer.tried(campaign.labels(round)),
         },
+        "unreadable_texts": ranking.unreadable_texts,
         "search": {"method": ranking.method, "recall": ranking.recall.as_json() if ranking.recall else None},
     }
 
@@ -465,24 +472,6 @@ def _against_truth(
         "average_precision": ranking.average_precision(),
         "best_f1": curve.best_f1().as_json(),
     }
-
-
-def _write_groups(out: Path, texts: Collection, group: Any, chosen: Any, with_texts: bool) -> None:
-    """Rows by group, largest first, then by first text: key, cluster, size, representative."""
-    size = np.bincount(group)
-    number = np.empty(len(size), np.int64)
-    number[np.lexsort((np.arange(len(size)), -size))] = np.arange(len(size))
-    order = np.lexsort((np.arange(len(group)), number[group]))
-    rows = order.tolist()
-    columns: dict[str, Sequence[Any]] = {
-        "key": [texts.keys[row] for row in rows],
-        **({"text": [texts.texts[row] for row in rows]} if with_texts else {}),
-        "cluster": number[group[order]].tolist(),
-        "size": size[group[order]].tolist(),
-        "representative": [texts.keys[row] for row in chosen[group[order]].tolist()],
-    }
-    with write_errors("the table", out, NO_ROOM):
-        write_table(out, {name: NUMBERS.get(name, "string") for name in columns}, columns)
 
 
 def _split_components(component: Any, group: Any) -> int:

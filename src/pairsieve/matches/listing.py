@@ -23,8 +23,8 @@ from pairsieve.files import write_errors
 from pairsieve.matches.ranking import Ranking
 from pairsieve.pairs import Ids, ScoredPairs, Scores, is_member, pair_rows
 from pairsieve.progress import tracked
-from pairsieve.tables import read_rows, table_suffix, table_writer
-from pairsieve.tasks import Split
+from pairsieve.tables import read_rows, table_suffix, table_writer, write_table
+from pairsieve.tasks import Collection, Split
 
 BAND = 4_000_000  # pairs of a band, unless more share one fine step of scores
 ROWS_AT_ONCE = 100_000  # rows turned into keys and texts together
@@ -160,6 +160,24 @@ def write_list(
                 known_matches += int(labelled.sum())
                 found += int(is_member(ids, split.positives).sum()) if split.has_truth else 0
     return rows, found, known_matches
+
+
+def write_groups(out: Path, texts: Collection, group: Any, chosen: Any, with_texts: bool) -> None:
+    """Rows by group, largest first, then by first text: key, cluster, size, representative."""
+    size = np.bincount(group)
+    number = np.empty(len(size), np.int64)
+    number[np.lexsort((np.arange(len(size)), -size))] = np.arange(len(size))
+    order = np.lexsort((np.arange(len(group)), number[group]))
+    rows = order.tolist()
+    columns: dict[str, Sequence[Any]] = {
+        "key": [texts.keys[row] for row in rows],
+        **({"text": [texts.texts[row] for row in rows]} if with_texts else {}),
+        "cluster": number[group[order]].tolist(),
+        "size": size[group[order]].tolist(),
+        "representative": [texts.keys[row] for row in chosen[group[order]].tolist()],
+    }
+    with write_errors("the table", out, NO_ROOM):
+        write_table(out, {name: NUMBERS.get(name, "string") for name in columns}, columns)
 
 
 def read_list(path: Path, most: int | None = None) -> Iterator[dict[str, Any]]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.contracts import Estimate
-from pairsieve.measure.curve import Curve
-from pairsieve.measure.exact import measure_exactly
+from pairsieve.measure.curve import Curve, measure_exactly
 from pairsieve.measure.figures import listed_figures
 from pairsieve.pairs import Ids, ScoredPairs, Scores, is_member
 from pairsieve.scorer import ScoredSpace, Scorer
@@ -27,7 +26,8 @@ class Ranking:
     """The pairs of a split under a scorer.
 
     listed: None for every pair; else some pairs, sorted by id, and all others rank below them: where that
-    costs recall, the figures show it. recall: of an index's neighbours, measured.
+    costs recall, the figures show it. recall: of an index's neighbours, measured. unlisted: pairs that no
+    list takes, whatever their score, since the encoder can read neither text.
     """
 
     split: Split
@@ -35,6 +35,8 @@ class Ranking:
     listed: ScoredPairs | None = None
     recall: Estimate | None = None
     method: str = ""
+    unlisted: ScoredPairs = field(default_factory=ScoredPairs.empty)
+    unreadable_texts: int = 0
 
     @property
     def scorer(self) -> Scorer:
@@ -55,7 +57,13 @@ class Ranking:
     def collect(self, low: float, high: float, take: Callable[[Ids, Scores], None]) -> None:
         """Hand every pair with low <= score <= high to `take`, in pieces of any order."""
         if self.listed is None:
-            self.scored.scan.collect(low, high, take, desc="collecting matches")
+            drop = len(self.unlisted) > 0
+
+            def take_listed(ids: Ids, scores: Scores) -> None:
+                kept = ~is_member(ids, self.unlisted.ids)
+                take(ids[kept], scores[kept])
+
+            self.scored.scan.collect(low, high, take_listed if drop else take, desc="collecting matches")
             return
         inside = (self.listed.scores >= np.float32(low)) & (self.listed.scores <= np.float32(high))
         take(self.listed.ids[inside], self.listed.scores[inside])
@@ -64,7 +72,7 @@ class Ranking:
         """Ascending thresholds over all scores, and how many pairs reach each."""
         if self.listed is None:
             edges = np.linspace(-1.001, 1.001, _FINE + 1, dtype=np.float32)
-            return edges, self.scored.scan.count_reaching(edges, desc="counting all pairs")
+            return edges, self.scored.scan.count_reaching(edges, desc="counting all pairs") - self._out(edges)
         values, first = np.unique(np.sort(self.listed.scores), return_index=True)
         return values, len(self.listed) - first
 
@@ -72,8 +80,12 @@ class Ranking:
         """How many pairs score at least `threshold`."""
         at = np.array([threshold], np.float32)
         if self.listed is None:
-            return int(self.scored.scan.count_reaching(at, desc="counting pairs")[0])
+            return int((self.scored.scan.count_reaching(at, desc="counting pairs") - self._out(at))[0])
         return int((self.listed.scores >= at[0]).sum())
+
+    def _out(self, thresholds: NDArray[np.float32]) -> NDArray[np.int64]:
+        """How many of the pairs that no list takes reach each threshold."""
+        return len(self.unlisted) - np.searchsorted(np.sort(self.unlisted.scores), thresholds, side="left")
 
     def threshold_for_count(self, count: int) -> float:
         """The score of the pair on place `count`; where fewer pairs are ranked, that of the last."""
@@ -125,3 +137,13 @@ def rank(scored: ScoredSpace, split: Split, search: str, rng: np.random.Generato
     # Scored as an exact scan scores them: an index's own sums differ in the last digits.
     listed = ScoredPairs(ids, scored.scan.scores(ids))
     return Ranking(split, scored, listed, recall, f"{search} index, {count} a text")
+
+
+def without_pairs(ranking: Ranking, ids: Ids, unreadable_texts: int) -> Ranking:
+    """The ranking less some pairs (sorted ids) that no list takes."""
+    if ranking.listed is not None:
+        kept = ~is_member(ranking.listed.ids, ids)
+        listed = ScoredPairs(ranking.listed.ids[kept], ranking.listed.scores[kept])
+        return replace(ranking, listed=listed, unreadable_texts=unreadable_texts)
+    unlisted = ScoredPairs(ids, ranking.scored.scan.scores(ids)) if len(ids) else ScoredPairs.empty()
+    return replace(ranking, unlisted=unlisted, unreadable_texts=unreadable_texts)

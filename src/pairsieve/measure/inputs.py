@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pairsieve.errors import InputError, nearest
 from pairsieve.pairs import Ids, Mask, PairSpace, Scores
+from pairsieve.tables import read_columns
 
 Rows: TypeAlias = NDArray[np.float32]  # embeddings (n, d)
 
@@ -212,7 +213,8 @@ def _read_columns(path: Path, needed: tuple[str, ...], optional: tuple[str, ...]
                 if known.count(name) > 1:
                     what = f"the column {name!r} stands there {known.count(name)} times"
                     raise InputError(what, where=where, remedy="Keep one of them")
-            return file.read(columns=[*needed, *(name for name in optional if name in known)])
+            wanted = [*needed, *(name for name in optional if name in known)]
+            return read_columns(file, wanted, path.stat().st_size, path)
     except (pa.ArrowException, OSError) as error:
         what, why = "this cannot be read as Parquet", _first_line(error)
         raise InputError(what, where=where, why=why, remedy=f"Write {remedy}") from error

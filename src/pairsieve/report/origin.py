@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 import shlex
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -13,7 +12,7 @@ from typing import Any
 from pairsieve import __version__
 from pairsieve.campaign import Campaign
 from pairsieve.errors import PairsieveError
-from pairsieve.settings import PAPER_SCHEDULE, CampaignSettings, settings_table
+from pairsieve.settings import PAPER_SCHEDULE, CampaignSettings, settings_table, without_password
 
 PACKAGES = ("numpy", "torch", "transformers")
 OPTIONS = (  # settings with an option of `pairsieve init`, in the order in which a person would write them
@@ -22,7 +21,7 @@ OPTIONS = (  # settings with an option of `pairsieve init`, in the order in whic
     *("seed_set", "search", "neighbours", "left_prefix", "right_prefix", "learning_rate", "device"),
     *("transitivity", "measuring_share", "stop_when"),
 )
-GIVEN_OTHERWISE = ("task", "task_fingerprint", "split", "measure_splits")
+GIVEN_OTHERWISE = ("task", "task_fingerprint", "campaign_id", "split", "measure_splits")
 
 
 @dataclass(frozen=True)
@@ -71,11 +70,6 @@ def _words(value: Any) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(f'"{each}"' for each in value) + "]"
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def without_password(words: str) -> str:
-    """A database's URL as it may be shown to others: `scheme://user:***@host`."""
-    return re.sub(r"(://[^/@\s:]*:)[^/@\s]*(?=@)|(password=)[^&\s]*", r"\1\2***", words)
 
 
 def _versions() -> dict[str, str]:

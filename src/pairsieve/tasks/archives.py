@@ -16,12 +16,11 @@ from typing import IO, Any
 
 from pairsieve.errors import InputError
 from pairsieve.places import open_place
+from pairsieve.tables import LARGE, MOST_RATIO
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".tab", ".txt", ".jsonl", ".ndjson", ".parquet", ".pq")
 _SUFFIX_OF_ARCHIVE = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zip": "zip"}
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip"}
-LARGE = 1 << 28  # bytes that any archive may unpack to
-MOST_RATIO = 100  # beyond that: how many times its size
 MOST_UNPACKED = 1 << 33
 _TORN = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, ValueError)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from pairsieve.artifacts import file_digest
 from pairsieve.errors import InputError, PairsieveError
 from pairsieve.files import atomic_folder, load_json, write_errors
 from pairsieve.pairs import Ids, pair_ids, pair_rows
-from pairsieve.tables import write_table
+from pairsieve.tables import read_columns, write_table
 from pairsieve.tasks.fields import Fields, StoredFields
 from pairsieve.tasks.task import Collection, Split, Task, split_of
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = "pairsieve task"
-VERSION = 1
+VERSION = 2  # with a checksum of task.json
+SEAL = "sha256"  # the entry of task.json with the checksum of all its others
 _NOTED = {"name": str, "relation": str, "fingerprint": str, "provenance": dict, "report": dict}
 _AGAIN = "Make the task again with 'pairsieve data …'"
 
@@ -92,6 +94,7 @@ def _write(task: Task, folder: Path) -> None:
             entries[name]["fields"] = fields
     noted = {key: getattr(task, key) for key in _NOTED}
     about = {"format": FORMAT, "version": VERSION, **noted, "splits": entries}
+    about[SEAL] = _sha256(about)
     words = json.dumps(about, indent=2, ensure_ascii=False, allow_nan=False)
     (folder / "task.json").write_text(words + "\n", encoding="utf-8", newline="\n")
 
@@ -139,6 +142,8 @@ def _read_about(folder: Path) -> dict[str, Any]:
     if about.get("version") != VERSION:
         what, why = f"task folder version {about.get('version')!r}", f"this pairsieve reads version {VERSION}"
         raise InputError(what, where=str(path), why=why, remedy=_AGAIN)
+    if about.pop(SEAL, None) != _sha256(about):
+        raise _damaged(path, f"its contents do not have the {SEAL} noted there: it was edited or damaged")
     for key, kind in (_NOTED | {"splits": dict}).items():
         if not isinstance(about.get(key), kind):
             raise _damaged(path, f"the entry {key!r} is missing or of the wrong kind")
@@ -150,7 +155,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
 
 def _read_split(folder: Path, name: str, entry: dict[str, Any], collections: dict[str, Collection]) -> Split:
     where = folder / name
-    if Path(name).name != name:
+    if Path(name).name != name or name in ("", ".", ".."):
         raise _damaged(folder / "task.json", f"the split name {name!r} leads out of the folder")
 
     def collection(file: str) -> Collection:
@@ -209,7 +214,8 @@ def _read_parquet(
     if file_digest(path) != entry["files"].get(path.name):
         raise _damaged(path, "its sha256 is not the one noted in task.json: it was altered or cut short")
     try:
-        table = pq.read_table(path)
+        with pq.ParquetFile(path) as file:
+            table = read_columns(file, file.schema_arrow.names, path.stat().st_size, path)
     except pa.ArrowException as error:
         raise _damaged(path, f"it cannot be read as Parquet ({error})") from error
     found = {field.name: str(field.type) for field in table.schema}
@@ -218,6 +224,11 @@ def _read_parquet(
     if complete and any(column.null_count for column in table.columns):
         raise _damaged(path, "it holds empty values")
     return table.select(list(columns))
+
+
+def _sha256(about: dict[str, Any]) -> str:
+    """Of what task.json notes, its own checksum left out; however it is indented or sorted."""
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
 def _damaged(path: Path, why: str) -> InputError:

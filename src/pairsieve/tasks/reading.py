@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from pairsieve.errors import InputError, nearest
 from pairsieve.files import parse_json
+from pairsieve.tables import read_columns
 from pairsieve.tasks.archives import TABLE_SUFFIXES, Unpacked, unpack
 
 DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "pipe"}
@@ -357,7 +358,8 @@ def _read_parquet(file: Unpacked) -> Table:
 
     def cells(position: int) -> Sequence[Any]:
         try:
-            values: Sequence[Any] = opened.read(columns=[names[position]]).column(0).to_pylist()
+            table = read_columns(opened, [names[position]], len(file.contents), file.path)
+            values: Sequence[Any] = table.column(0).to_pylist()
         except (pa.ArrowException, OSError) as error:
             raise _torn_parquet(file, error) from error
         return values

@@ -62,7 +62,7 @@ def _unseen(campaign: Campaign, scored: ScoredSpace, scorer: Scorer) -> list[tup
     Pairs whose label follows from others are left out. Only those more likely a match than not; equal ones by
     the smaller id.
     """
-    from pairsieve.campaign.inference import unaskable_pairs
+    from pairsieve.campaign.questions import unaskable_pairs
     from pairsieve.search import ExactSearch
 
     known = unaskable_pairs(campaign.ledger, scored.space, campaign.settings.transitivity)

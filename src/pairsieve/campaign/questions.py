@@ -1,32 +1,44 @@
-"""Labels inferred by transitivity: which pairs need not be asked, and which labels contradict each other.
+"""The questions of a campaign beyond what its strategy chooses: labels that follow, and labels that measure.
 
-All of it is computed from the labels that somebody gave, as often as one likes. An inferred label is written
-with the chain of pairs it rests on; one that no longer follows, or that rests on labels which now contradict
-each other, is withdrawn, and written again once it follows.
+With transitivity some labels follow from others and need not be asked. An inferred label is written with the
+chain of pairs it rests on; one that no longer follows, or that rests on labels which now contradict each
+other, is withdrawn, and written again once it follows. One in ten of the pairs that follow is asked all the
+same, chosen by its permanent random number. What people say of these tells how many inferred labels are wrong
+(`inferred_errors`).
 
-One in ten of the pairs that follow is asked all the same, chosen by its permanent random number. What people
-say of these tells how many inferred labels are wrong (`inferred_errors`).
+The measuring share of a batch is drawn from the whole space with known chances. Labels asked where a model is
+in doubt cannot tell how good it is. These can: they are drawn over the whole ranking, the ledger keeps the
+chance that each had, and no model is trained on them.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from pairsieve.audit.draws import draw_pairs
+from pairsieve.audit.errors import answer_errors
 from pairsieve.audit.guarantee import permanent_order
+from pairsieve.audit.run import ScoredSplit, asked_pairs, estimate_at, plan
 from pairsieve.campaign.selecting import chosen_labels
-from pairsieve.contracts import Answer
+from pairsieve.contracts import Answer, generator_for
 from pairsieve.errors import LedgerError
 from pairsieve.ledger import Ledger
+from pairsieve.ledger.records import RoundCount
 from pairsieve.pairs import Ids, Mask, PairSpace, is_member, pair_rows
 from pairsieve.settings import CampaignSettings
+from pairsieve.tasks import Split
 from pairsieve.transitivity import OPEN, Contradiction, contradictions, grouped, implied
 
 ATTEMPTS = 3  # somebody may change a label between reading and writing; then it is inferred again
 CHECKED_SHARE = 0.1  # of the pairs that follow, asked all the same
 MOST_CHECKS = 300  # the latest ones are looked at
+NAME = "measure of round "  # how the questions of a measuring share begin their name
+WHY = "drawn from all pairs, to measure"
+
+# ── labels that follow ───────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -173,3 +185,72 @@ def implied_pairs(space: PairSpace, positives: Ids, negatives: Ids) -> Ids:
             left, right = members(one_group), members(other_group)
             pieces.append(space.ids(np.repeat(left, len(right)), np.tile(right, len(left))))
     return np.unique(np.concatenate(pieces))
+
+
+# ── labels that measure ──────────────────────────────────────────────────────────────────────────
+
+
+def draw_measuring(
+    ledger: Ledger, split: Split, scored: ScoredSplit, round: int, count: int, seed: int
+) -> None:
+    """Ask `count` pairs of a round to measure by, drawn under the scorer of the round before."""
+    asked = asked_pairs(ledger, scored.scan)
+    strata, expected = plan(scored.scan, asked, count, scored.default_threshold(), scored.probabilities)
+    rng = generator_for(seed, round, "measure")
+    drawn = draw_pairs(scored.scan, strata, expected, asked, ledger.asked(), rng)
+    order = np.argsort(drawn.ids)
+    ids = drawn.ids[order]
+    rows = zip(pair_rows(ids), (split.left.keys, split.right.keys))
+    left, right = ([keys[row] for row in side.tolist()] for side, keys in rows)
+    chances = np.minimum(drawn.inclusion_probability[order], 1.0)
+    ledger.ask(round, ids, left, right, WHY, f"{NAME}{round}", chances, purpose="audit")
+
+
+def is_drawn(ledger: Ledger, round: int) -> bool:
+    """Whether the measuring share of a round was asked."""
+    return f"{NAME}{round}" in ledger.questions(round, "audit").strategy
+
+
+def open_measuring(ledger: Ledger, round: int) -> Ids:
+    """The pairs of a round's measuring share that nobody has answered; sorted."""
+    questions = ledger.questions(round, "audit")
+    mine = np.array([name == f"{NAME}{round}" for name in questions.strategy], bool)
+    return np.intersect1d(questions.ids[mine], ledger.open_questions(round, "audit"))
+
+
+def counts_with_measuring(ledger: Ledger) -> list[RoundCount]:
+    """Where each round stands, its measuring share counted with its batch."""
+    questions = ledger.questions(purpose="audit")
+    mine = np.array([name.startswith(NAME) for name in questions.strategy], bool)
+    if not mine.any():
+        return ledger.counts()
+    ids, labels = ledger.labels("audit")
+    still_open = ledger.open_questions(purpose="audit")
+    counts = []
+    for count in ledger.counts():
+        here = questions.ids[mine & (np.asarray(questions.rounds) == count.round)]
+        labelled = np.isin(ids, here)
+        waiting = int(np.isin(here, still_open).sum())
+        counts.append(
+            replace(
+                count,
+                asked=count.asked + len(here),
+                labelled=count.labelled + int(labelled.sum()),
+                positives=count.positives + int(labels[labelled].sum()),
+                unsure=count.unsure + len(here) - waiting - int(labelled.sum()),
+                open=count.open + waiting,
+            )
+        )
+    return counts
+
+
+def estimated_figures(
+    ledger: Ledger, scored: ScoredSplit, round: int, seed: int, fewest: int = 10
+) -> dict[str, Any] | None:
+    """What drawn labels say of a scorer, as an audit says it; None with fewer than `fewest` of them."""
+    asked = asked_pairs(ledger, scored.scan)
+    if int(((asked.audit > 0) & (asked.labels >= 0)).sum()) < fewest:
+        return None
+    rng = generator_for(seed, round, "measure figures")
+    errors = answer_errors(ledger)
+    return estimate_at(scored.scan, asked, scored.default_threshold(), rng, errors=errors).as_json()
