@@ -452,11 +452,7 @@ class Campaign:
             "state": states.get(step.name, "ready"),
             "next": {"step": step.name, "round": step.round, "waiting": step.waiting},
             **({"reason": step.reason} if step.reason else {}),
-            **(
-                {"inferred": questions.inferred_errors(self.ledger, self.split.space).as_json()}
-                if infers
-                else {}
-            ),
+            **({"inferred": self._inferred()} if settings.transitivity else {}),
             "rounds": rounds,
         }
 
