@@ -47,9 +47,9 @@ All pairs that nobody labelled, by stated probability; bins with at least 100 pa
 
 INFERRED = """## Inferred labels
 
-With wrong answers, what is inferred by transitivity: labels that stand, their true error, what it would be if
-one "no match" kept groups apart and nothing were asked twice, the mean 95 % limit that `status` states, and how
-often it covers the true error. Made by `python -m experiments.bench.inferred_errors`."""
+With wrong answers, what is inferred by transitivity: labels that stand, their true error, what it would be
+if one "no match" kept groups apart and nothing were asked twice, the mean 95 % limit that `status` states,
+and how often it covers the true error. Made by `python -m experiments.bench.inferred_errors`."""
 
 
 def markdown(words: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
