@@ -37,6 +37,7 @@ docs: install          ## docs/cli.md and docs/settings.md from the code, the ot
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m experiments page
 	$(BIN)/python -m experiments.bench.performance
+	$(BIN)/python -m experiments.bench.promises_page
 	$(BIN)/python -m experiments.bench.strangers --page
 
 clean:

@@ -47,9 +47,9 @@ All pairs that nobody labelled, by stated probability; bins with at least 100 pa
 
 INFERRED = """## Inferred labels
 
-With wrong answers, what is inferred by transitivity: labels that stand, their true error, what it would be if
-one witness kept groups apart and nothing were asked twice, the mean 95 % limit that `status` states, and how
-often it covers the true error. Made by `python -m experiments.bench.inferred_errors`."""
+With wrong answers, what is inferred by transitivity: labels that stand, their true error, what it would be
+if one "no match" kept groups apart and nothing were asked twice, the mean 95 % limit that `status` states,
+and how often it covers the true error. Made by `python -m experiments.bench.inferred_errors`."""
 
 
 def markdown(words: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -121,7 +121,7 @@ def inferred(rows: list[dict[str, Any]]) -> str:
         for row in rows
     ]
     head = ["groups of", "labels", "answers wrong", "inferred", "asked all the same", "error"]
-    return markdown(INFERRED, [*head, "error with one witness", "stated limit", "covered"], shown)
+    return markdown(INFERRED, [*head, 'error with one "no match"', "stated limit", "covered"], shown)
 
 
 PARTS: dict[str, Callable[[list[dict[str, Any]]], str]] = {

@@ -253,7 +253,8 @@ class Campaign:
             for count in self.ledger.counts()
             if 1 < count.round < round and count.labelled
         ]
-        more = questions.not_spent(self.ledger, self.settings, self.split.space.size - len(unaskable), round)
+        room = self.split.space.size - len(unaskable)
+        more = questions.not_spent(self.ledger, self.settings, room, round)
         return selection_folder(self.trainer, labels, round, unaskable, shares, more)
 
     def _draw(self, round: int) -> None:
@@ -421,10 +422,14 @@ class Campaign:
         why = stale[first] if first == last else stale[first].replace("when it ran", "when they ran")
         return f"{rounds}: trained and measured again, for {why}; no label is asked for twice"
 
+    def _inferred(self) -> dict[str, Any]:
+        """How many labels were inferred, and how many of them may be wrong."""
+        return questions.inferred_errors(self.ledger, self.split.space).as_json()
+
     def status(self) -> dict[str, Any]:
         """Where the campaign stands, as `pairsieve status --json` prints it."""
         step, settings, figures = self.step(), self.settings, self.figures()
-        stale, infers = self.stale_rounds(), settings.transitivity
+        stale = self.stale_rounds()
         rounds, labels, positives = [], 0, 0
         for count in self._counts():
             labels, positives = labels + count.labelled, positives + count.positives
@@ -447,11 +452,7 @@ class Campaign:
             "state": states.get(step.name, "ready"),
             "next": {"step": step.name, "round": step.round, "waiting": step.waiting},
             **({"reason": step.reason} if step.reason else {}),
-            **(
-                {"inferred": questions.inferred_errors(self.ledger, self.split.space).as_json()}
-                if infers
-                else {}
-            ),
+            **({"inferred": self._inferred()} if settings.transitivity else {}),
             "rounds": rounds,
         }
 
