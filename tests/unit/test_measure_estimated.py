@@ -95,8 +95,10 @@ class TestEstimate:
         assert found.precision_at_recall[0.5].value == pytest.approx(
             1 / 2
         )  # no far pair drawn: the plain ratio
-        # k = 1, a = 4, f = 0.1: r = 1/4 - 10/(4·5) = -0.25, which is also the floor -1/a.
-        assert found.average_precision.value == pytest.approx(max(0.0, 0.5 * 1 / 2 + 0.5 * 2 * -0.25))
+        # k = 1, a = 4, f = 0.1: r = 1/4 - 10/(4·5) = -0.25, which is also the floor -1/a. The sum is 0: no
+        # ranking has less than the share of positives, 2 of 45.
+        assert 0.5 * 1 / 2 + 0.5 * 2 * -0.25 == 0.0
+        assert found.average_precision.value == pytest.approx(2 / 45)
         assert found.average_precision.n == 9
         assert (
             "3 near negatives counted, 4 random negatives weighing 10.0 each"
