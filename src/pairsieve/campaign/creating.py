@@ -10,17 +10,23 @@ from pairsieve.campaign.checks import check_settings
 from pairsieve.campaign.loop import Campaign
 from pairsieve.errors import SettingsError
 from pairsieve.settings import CAMPAIGN_FILE, PAPER_SCHEDULE, CampaignSettings, portable_task, save_settings
-from pairsieve.tasks import load_task
+from pairsieve.tasks import Task, load_task, save_task
+
+TASK_FOLDER = "task"  # of a task that came from memory, in the campaign's folder
 
 
-def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaign:
-    """A new campaign folder. Settings that cannot work (names, splits, budget) are refused here."""
+def create_campaign(folder: Path, task: Task | Path, **settings: Any) -> Campaign:
+    """A new campaign folder. Settings that cannot work (names, splits, budget) are refused here.
+
+    task: its folder; or a task in memory, which is saved in the campaign's folder.
+    """
     if (folder / CAMPAIGN_FILE).exists():
         go_on = f"Go on with: pairsieve run {folder}, or choose another folder."
         raise SettingsError(f"{folder} already holds a campaign. {go_on}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SettingsError(f"{folder} exists and is not empty. Choose a new folder for the campaign.")
-    task = load_task(task_folder)
+    task_folder = folder / TASK_FOLDER if isinstance(task, Task) else task
+    task = task if isinstance(task, Task) else load_task(task)
     if "split" not in settings:
         usual = [name for name in ("all", "train") if name in task.splits]
         settings["split"] = usual[0] if usual else next(iter(task.splits))
@@ -38,5 +44,7 @@ def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaig
     )
     check_settings(checked, task)
     folder.mkdir(parents=True, exist_ok=True)
+    if task_folder == folder / TASK_FOLDER and not task_folder.exists():
+        save_task(task, task_folder)
     save_settings(folder / CAMPAIGN_FILE, checked)
     return Campaign(folder)

@@ -36,6 +36,7 @@ KINDS = {
     "ignore": "never compared",
 }
 MOST_DEGREES = (90.0, 360.0)  # of a latitude and of a longitude
+MOST_CATEGORIES = 500  # distinct values of a category
 SAMPLE = 5_000  # values of a column that its kind is guessed from
 _LATITUDE = re.compile(r"(.*[_ .-])?lat(itude)?([_ .-].*)?", re.IGNORECASE)
 _LONGITUDE = re.compile(r"(.*[_ .-])?(lon|lng|long|longitude)([_ .-].*)?", re.IGNORECASE)
@@ -59,6 +60,11 @@ class Fields:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.kinds)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The columns that say something of a match: all but keys and those to ignore."""
+        return tuple(name for name, kind in self.kinds.items() if kind not in ("key", "ignore"))
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -204,7 +210,7 @@ def _guess_kind(name: str, texts: Texts) -> str:
     if numeric:
         return _guess_number_kind(name, some, [number for number in numbers if number is not None])
     words = [len(_WORD.findall(value)) for value in some]
-    if len(values) >= 20 and distinct <= min(100, 0.1 * len(values)) and np.mean(words) <= 6:
+    if len(values) >= 20 and distinct <= min(MOST_CATEGORIES, 0.15 * len(values)):
         return "category"
     if _share(some, _CODE.fullmatch) >= 0.9 or _share(some, _PHONE.fullmatch) >= 0.9:
         return "code"
