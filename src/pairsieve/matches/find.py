@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,17 @@ from pairsieve.matches.clusters import (
     guarded_clusters,
     representatives,
 )
-from pairsieve.matches.listing import NO_ROOM, NUMBERS, Known, check_out, first_pairs, list_bands, write_list
+from pairsieve.matches.group_table import group_columns, pairs_inside_groups
+from pairsieve.matches.listing import (
+    NO_ROOM,
+    Known,
+    check_out,
+    first_pairs,
+    list_bands,
+    list_types,
+    write_list,
+)
+from pairsieve.matches.merging import MergeRules, merge_records
 from pairsieve.matches.ranking import Ranking, rank
 from pairsieve.matches.threshold import OperatingPoint, Target, choose_threshold, point_through
 from pairsieve.pairs import Ids, Rows, ScoredPairs, Scores, is_member, pair_rows
@@ -58,9 +68,11 @@ class ListOptions:
     search: str = "exact"
     one_to_one: bool = False
     texts: bool = False
+    columns: bool = True  # the columns of the records, where the task has them
     known: bool = True  # labelled matches stay in the list, labelled non-matches out of it
     check_labels: int = 100  # asked for at most, to show that the list has the precision or recall wanted
     confidence: float = 0.95  # of that
+    as_table: bool = False  # of groups: the collection's own rows and columns, then the group
     grouped: bool = False  # the pairs inside the groups of `find_clusters`, not all above the threshold
 
 
@@ -101,11 +113,12 @@ def find_matches(
     if options.one_to_one:
         bands = _assigned(ranking, bands, point.threshold, known)
     elif options.grouped:
-        bands = _inside_groups(ranking, _groups(ranking, point.threshold, known)[0], known)
+        bands = pairs_inside_groups(ranking, _groups(ranking, point.threshold, known)[0], known)
     if target.kind == "count":
         bands = first_pairs(bands, int(target.value))
+    types = list_types(split, options.texts, options.columns)
     rows, found, labelled = write_list(
-        out, bands, split, _probability(ranking, expected), known, options.texts
+        out, bands, split, _probability(ranking, expected), known, options.texts, types
     )
     if not rows:
         point = OperatingPoint(point.threshold, np.nan, np.nan)  # an empty list has no precision
@@ -116,6 +129,7 @@ def find_matches(
         **({"check": check.as_json()} if check is not None else {}),
         **_drawn_figures(campaign, ranking, expected, point),
         "out": str(out),
+        "columns": types,
         "matches": rows,
         "labelled": labelled,
         "one_to_one": options.one_to_one,
@@ -125,9 +139,18 @@ def find_matches(
 
 
 def find_clusters(
-    campaign: Campaign, split: Split, out: Path, target: Target = BEST_F1, options: ListOptions = DEFAULTS
+    campaign: Campaign,
+    split: Split,
+    out: Path,
+    target: Target = BEST_F1,
+    options: ListOptions = DEFAULTS,
+    merge: MergeRules | None = None,
 ) -> dict[str, Any]:
-    """Write the group of every text of `split` to `out`, with the group's representative; returns figures."""
+    """Write the group of every text of `split` to `out`, with the group's representative; returns figures.
+
+    With `options.as_table` the rows stand in the order of the collection, its columns first. merge: one
+    record a group in place of them.
+    """
     check_out(out)
     check_equivalence(split.space, campaign.task.relation, str(campaign.folder))
     round, ranking, known, expected, point = _ranked(campaign, split, target, options)
@@ -135,13 +158,20 @@ def find_clusters(
     rows = np.asarray(ranking.scored.corrected.rows[0], np.float32)
     chained = components(len(split.left), np.union1d(pairs, known.matches))
     chosen = representatives(rows, group)
-    _write_groups(out, split.left, group, chosen, options.texts)
+    if merge is not None:
+        types, columns = merge_records(split.left, group, chosen, merge)
+    else:
+        types, columns = group_columns(split.left, group, chosen, options)
+    with write_errors("the table", out, NO_ROOM):
+        write_table(out, types, columns)
     size = np.bincount(group)
     figures: dict[str, Any] = {
         **_about(campaign, split, round, ranking),
         "texts": len(group),
         "threshold": _threshold_figures(target, expected, point),
         "out": str(out),
+        "columns": types,
+        "rows": len(columns["cluster"]),
         "clusters": int((size > 1).sum()),
         "clustered_texts": int(size[size > 1].sum()),
         "largest": int(size.max(initial=0)),
@@ -200,23 +230,6 @@ def _groups(ranking: Ranking, threshold: float, known: Known) -> tuple[Rows, Ids
     rows = np.asarray(ranking.scored.corrected.rows[0], np.float32)
     level, reranked = _in_base_scores(ranking.scored, threshold)
     return guarded_clusters(rows, pairs, level, known.matches, known.others, reranked), pairs
-
-
-def _inside_groups(ranking: Ranking, group: Rows, known: Known) -> Iterator[ScoredPairs]:
-    """Every pair inside a group, best first, less those labelled as no matches."""
-    order = np.argsort(group, kind="stable")
-    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
-    pieces: list[Ids] = [known.matches]
-    for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(order)]):
-        if last - first > 1:
-            one, other = np.triu_indices(last - first, 1)
-            members = np.sort(order[first:last])
-            pieces.append(ranking.split.space.ids(members[one], members[other]))
-    ids = np.unique(np.concatenate(pieces))
-    ids = ids[~is_member(ids, known.others)]
-    scores = ranking.scores(ids)
-    best = np.lexsort((ids, -scores))
-    yield ScoredPairs(ids[best], scores[best])
 
 
 def _in_base_scores(scored: ScoredSpace, threshold: float) -> tuple[float, tuple[Ids, Any] | None]:
@@ -470,24 +483,6 @@ def _against_truth(
         "average_precision": ranking.average_precision(),
         "best_f1": curve.best_f1().as_json(),
     }
-
-
-def _write_groups(out: Path, texts: Collection, group: Any, chosen: Any, with_texts: bool) -> None:
-    """Rows by group, largest first, then by first text: key, cluster, size, representative."""
-    size = np.bincount(group)
-    number = np.empty(len(size), np.int64)
-    number[np.lexsort((np.arange(len(size)), -size))] = np.arange(len(size))
-    order = np.lexsort((np.arange(len(group)), number[group]))
-    rows = order.tolist()
-    columns: dict[str, Sequence[Any]] = {
-        "key": [texts.keys[row] for row in rows],
-        **({"text": [texts.texts[row] for row in rows]} if with_texts else {}),
-        "cluster": number[group[order]].tolist(),
-        "size": size[group[order]].tolist(),
-        "representative": [texts.keys[row] for row in chosen[group[order]].tolist()],
-    }
-    with write_errors("the table", out, NO_ROOM):
-        write_table(out, {name: NUMBERS.get(name, "string") for name in columns}, columns)
 
 
 def _split_components(component: Any, group: Any) -> int:

@@ -44,6 +44,8 @@ _ROW_ID = re.compile(r"(.*[_ .-])?(id|uuid|guid|index|row|key|unnamed: 0)", re.I
 _NAMED = re.compile(r"name|author|artist|editor|person|surname|brand|manufacturer|director|composer", re.I)
 _CODE = re.compile(r"(?=.*\d)[A-Za-z0-9][A-Za-z0-9._/#:+-]*")
 _PHONE = re.compile(r"[\s()./+-]*(\d[\s()./+-]*){7,15}")
+_INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
+_FLOAT = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"\w+")
 
 
@@ -97,6 +99,19 @@ class Fields:
     def take(self, rows: Rows) -> Fields:
         """The rows given, in that order."""
         return Fields(self.kinds, self.table.take(np.asarray(rows, np.int64)))
+
+    @cached_property
+    def typed(self) -> pa.Table:
+        """The columns as a person wants them back: numbers and truth values where all values are such."""
+        import pyarrow as pa
+
+        return pa.table({name: _typed(self.column(name), kind) for name, kind in self.kinds.items()})
+
+    @property
+    def types(self) -> dict[str, str]:
+        """{column: type} of `typed`: string, bool, int64 or float64."""
+        types = {name: str(self.typed.column(name).type) for name in self.names}
+        return {name: "float64" if kind == "double" else kind for name, kind in types.items()}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -233,6 +248,20 @@ def _guess_number_kind(name: str, values: Sequence[str], numbers: Sequence[float
     if whole and (padded or alike):
         return "code"
     return "number"
+
+
+def _typed(texts: Texts, kind: str) -> pa.Array:
+    import pyarrow as pa
+
+    given = [text for text in texts if text is not None]
+    if given and kind != "code":
+        if all(text in ("true", "false") for text in given):
+            return pa.array([None if text is None else text == "true" for text in texts], pa.bool_())
+        if all(map(_INTEGER.fullmatch, given)):
+            return pa.array([None if text is None else int(text) for text in texts], pa.int64())
+        if all(map(_FLOAT.fullmatch, given)):
+            return pa.array([None if text is None else float(text) for text in texts], pa.float64())
+    return pa.array(texts, pa.string())
 
 
 def _share(values: Sequence[str], fits: Callable[[str], Any]) -> float:
