@@ -72,7 +72,7 @@ CALLS = [  # command, the functions that get its options by name, the options it
     (
         data_commands.tables,
         [tables_task],
-        {"source", "out", "as_json", "no_quotes", "kinds", "right_sheet", "right_query"}
+        {"table", "out", "as_json", "no_quotes", "kinds", "right_sheet", "right_query"}
         | {"right_encoding", "right_delimiter"}
         | {f"{side}_{of}" for side in ("left", "right") for of in ("text", "template", "key")},
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,7 @@ def shops() -> Split:
 
 def merged(
     *words: str, order: tuple[str, ...] = (), texts: Collection | None = None
-) -> dict[str, list[object]]:
+) -> dict[str, Sequence[object]]:
     return merge_records(texts or shops().left, GROUP, CHOSEN, read_rules(words, order))[1]
 
 

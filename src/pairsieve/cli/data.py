@@ -90,7 +90,7 @@ def matching(
 
 @data.command()
 def tables(
-    source: str = Option(
+    table: str = Option(
         ..., "--from", help="A table: CSV, TSV, JSON Lines, Parquet or Excel; or a database's URL."
     ),
     out: Path = _OUT,
@@ -99,6 +99,11 @@ def tables(
     template: str | None = Option(None, help='The text, as "{title} by {author}".'),
     key: str | None = Option(None, help="Column with the key. [the row number, from 0]"),
     kinds: list[str] = _KIND,
+    source: str | None = Option(
+        None, help="Column that names the source of a row; pairs within a source are no pairs."
+    ),
+    also: list[str] = Option([], help="A further table, as a source of its own; repeatable."),
+    within_sources: bool = Option(False, "--within-sources", help="Pairs within a source are pairs too."),
     left_text: list[str] = Option([], help="--text of the first table."),
     right_text: list[str] = Option([], help="--text of the second table."),
     left_template: str | None = Option(None, help="--template of the first table."),
@@ -136,7 +141,7 @@ def tables(
     from pairsieve.tasks.fields import read_kinds
     from pairsieve.tasks.tables import Side
 
-    first = Side(source, left_text, left_template, left_key)
+    first = Side(table, left_text, left_template, left_key)
     own = (right_text, right_template, right_key, right_encoding, right_delimiter)
     second = Side(right, *own, sheet=right_sheet, query=right_query) if right else None
     ways = {"quotes": not no_quotes, "kinds": read_kinds(kinds)}
@@ -220,6 +225,7 @@ _SENTENCES = {
     "negatives_inside_closure": "{} stated negatives follow from matches; they count as matches.",
     "matches_added_by_closure": "{} matches follow from the known ones and were added.",
     "labelled_matches_not_among_known": "{} labelled matches were not among the known matches; now they are.",
+    "matches_within_a_source": "{} matches are within a source; they are left out.",
     "rows_without_label": "{} rows have no label, or an unsure one; they are left out.",
     "repeated_rows": "{} rows repeat a pair with the same label.",
     "self_pairs_dropped": "{} rows pair a question with itself; they are dropped.",

@@ -18,8 +18,19 @@ from numpy.typing import NDArray
 
 from pairsieve.contracts import MapShards
 from pairsieve.errors import InputError
-from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, Rows, Scores, pair_ids, pair_rows
-from pairsieve.scan import DOUBLE_BELOW, Doubled, Neighbours, Scan, Take, ready_rows
+from pairsieve.pairs import (
+    AcrossPairs,
+    AllPairs,
+    CrossPairs,
+    Ids,
+    PairSpace,
+    Rows,
+    Scores,
+    pair_ids,
+    pair_rows,
+)
+from pairsieve.scan import Doubled, Neighbours, Scan, Take, few_products, ready_rows
+from pairsieve.scan.across import AcrossScan
 from pairsieve.search.neighbours import merge_neighbours
 
 Matrix: TypeAlias = NDArray[Any]  # rows of embeddings (n, d)
@@ -41,6 +52,14 @@ def open_scan(
     lengths: bool = False,
 ) -> Scan:
     """As `scan.open_scan`, by the workers of `shards`."""
+    if isinstance(space, AcrossPairs):
+        alike = AllPairs(space.texts)
+
+        def part(space: PairSpace, one: Matrix, other: Matrix) -> Scan:
+            scan = ShardedScan(shards, space, one, other, device=device, lengths=lengths, alike=alike)
+            return Doubled(scan) if lengths else scan
+
+        return AcrossScan(space, left, part)
     scan = ShardedScan(shards, space, left, right, device=device, lengths=lengths)
     return Doubled(scan) if lengths else scan
 
@@ -68,8 +87,12 @@ class ShardedScan:
         *,
         device: str = "auto",
         lengths: bool = False,
+        alike: PairSpace | None = None,
     ) -> None:
-        """`left` (n, d), and `right` (m, d) for two sides, as for `open_scan`."""
+        """`left` (n, d), and `right` (m, d) for two sides, as for `open_scan`.
+
+        alike: a space whose arithmetic is used; None for that of `space` itself.
+        """
         other = left if right is None or space.symmetric else right
         if (len(left), len(other)) != space.shape:
             raise InputError(
@@ -80,8 +103,8 @@ class ShardedScan:
         if device == "auto":
             device = "cuda" if shards.gpus else "cpu"
         self.space, self.device, self._shards = space, device, shards
-        double = float(space.size) * left.shape[1] <= DOUBLE_BELOW
-        tile = min(16384, 1 << max(10, (max(space.shape) - 1).bit_length()))
+        double = few_products(alike or space, left)
+        tile = min(16384, 1 << max(10, (max((alike or space).shape) - 1).bit_length()))
         self._settings = BlockSettings(double, device, shards.threads, tile, lengths)
         self._rows = left, other
         wanted = BLOCKS_PER_WORKER * (shards.gpus if self._gpu else shards.workers)

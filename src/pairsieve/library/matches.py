@@ -116,7 +116,7 @@ def find_clusters(
     campaign = open_campaign(campaign)
     if table and merge:
         raise InputError("`table` and `merge` together", remedy="Give one of them")
-    rules = read_rules(merge, source_order) if merge else None
+    rules = read_rules(merge, source_order, campaign.task.provenance.get("source")) if merge else None
     options = ListOptions(source, search, texts=texts, columns=columns, known=not scores_only, as_table=table)
     listed = _split_of(campaign, split, collection, None, (text, template, key), say)
     path = campaign.folder / ("merged.csv" if merge else "clusters.csv") if out is None else Path(out)

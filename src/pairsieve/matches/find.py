@@ -229,7 +229,9 @@ def _groups(ranking: Ranking, threshold: float, known: Known) -> tuple[Rows, Ids
     pairs = np.concatenate(pieces)
     rows = np.asarray(ranking.scored.corrected.rows[0], np.float32)
     level, reranked = _in_base_scores(ranking.scored, threshold)
-    return guarded_clusters(rows, pairs, level, known.matches, known.others, reranked), pairs
+    sources = ranking.split.left.sources
+    group = guarded_clusters(rows, pairs, level, known.matches, known.others, reranked, sources)
+    return group, pairs
 
 
 def _in_base_scores(scored: ScoredSpace, threshold: float) -> tuple[float, tuple[Ids, Any] | None]:

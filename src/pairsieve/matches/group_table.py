@@ -65,7 +65,7 @@ def pairs_inside_groups(ranking: Ranking, group: Rows, known: Known) -> Iterator
             members = np.sort(order[first:last])
             pieces.append(ranking.split.space.ids(members[one], members[other]))
     ids = np.unique(np.concatenate(pieces))
-    ids = ids[~is_member(ids, known.others)]
+    ids = ids[~is_member(ids, known.others) & ranking.split.space.contains(ids)]
     scores = ranking.scores(ids)
     best = np.lexsort((ids, -scores))
     yield ScoredPairs(ids[best], scores[best])

@@ -70,7 +70,7 @@ def record_fields(texts: Collection) -> Fields:
 
 def merge_records(
     texts: Collection, group: Rows, chosen: Rows, rules: MergeRules
-) -> tuple[dict[str, str], dict[str, list[Any]]]:
+) -> tuple[dict[str, str], dict[str, Sequence[Any]]]:
     """(types, columns) of one record a group, groups in the order of their first text.
 
     group: (n,) group of each text; chosen: (groups,) the representative of each, whose key it takes. The two
@@ -96,7 +96,7 @@ def merge_records(
             found.append(first if keyed else choose(given) if given else None)
         taken |= dict.fromkeys(columns, found)
     types = {"cluster": "int64", "size": "int64", "members": "string"}
-    merged: dict[str, list[Any]] = {
+    merged: dict[str, Sequence[Any]] = {
         "cluster": list(range(len(members))),
         "size": [len(rows) for rows in members],
         "members": [json.dumps([texts.keys[row] for row in rows], ensure_ascii=False) for rows in members],

@@ -39,4 +39,5 @@ def read_like_task(
             columns = parse_template(words)[1]
             text, template = (columns, None) if words == joined_template(columns) else ((), words)
     own = next(iter(task.splits.values()))
-    return collection_of(table, text, template, key, (own.left, own.right)[side].kinds)
+    source = provenance.get("source") if own.left.sources is not None else None
+    return collection_of(table, text, template, key, (own.left, own.right)[side].kinds, source)

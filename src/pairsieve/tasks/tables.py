@@ -15,9 +15,9 @@ import numpy as np
 
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
-from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace
+from pairsieve.pairs import AcrossPairs, AllPairs, CrossPairs, Ids, PairSpace
 from pairsieve.tasks.labelled_pairs import LabelledPairs, names_keys, read_labelled_pairs
-from pairsieve.tasks.opening import Ways, described, is_place, open_pairs, open_table
+from pairsieve.tasks.opening import Ways, described, is_place, open_pairs, open_table, stacked
 from pairsieve.tasks.reading import Table
 from pairsieve.tasks.records import collection_of, joined_template, shared_kinds, text_columns
 from pairsieve.tasks.task import RELATIONS, Task, split_of
@@ -62,6 +62,9 @@ def tables_task(
     template: str | None = None,
     key: str | None = None,
     kinds: Mapping[str, str] | None = None,
+    source: str | None = None,
+    also: Sequence[Any] = (),
+    within_sources: bool = False,
     matches: Any = None,
     labels: Any = None,
     relation: str | None = None,
@@ -86,6 +89,8 @@ def tables_task(
     text: columns of the text, joined by " | "; "all" is every column but the key and those of kind category
     and ignore; without it, the column `text`, else all. kinds: {column: kind} for fields that are guessed
     wrongly. key: its column; without it that of a frame's index or of the matches, else the row numbers.
+    source: the column that names where each row is from; also: further tables, each a source like the first.
+    Pairs within one source are then no pairs, unless `within_sources`.
     matches: every matching pair (the truth; closed transitively within one table). labels: some pairs with
     labels. split: shares such as "50/25/25", or "none" for one split `all`; the default is 50/25/25 with
     matches and none without. Splits never separate a stated pair.
@@ -96,6 +101,14 @@ def tables_task(
     kind = _relation(relation, len(sides))
     _check_different(sides)
     tables = [open_table(side.path, name, side.ways) for side, name in zip(sides, ("table", "right table"))]
+    if also:
+        _check_also(right, source)
+        more = [open_table(each, f"table {at}", sides[0].ways) for at, each in enumerate(also, 2)]
+        joined_table, source = stacked([tables[0], *more], sides[0].key)
+        tables = [joined_table]
+    elif source is not None and len(sides) == 2:
+        remedy = "Leave `source` out: pairs are between the two tables anyway"
+        raise InputError("`source` with two tables", remedy=remedy)
     stated_in = {
         what: open_pairs(source, what, Ways(query=its_query))
         for what, source, its_query in (("matches", matches, matches_query), ("labels", labels, labels_query))
@@ -107,14 +120,17 @@ def tables_task(
         for side, table in zip(sides, tables)
     ]
     chosen = shared_kinds(tables, [side.key for side in sides], kinds or {})
-    left_out = [name for name, kind in chosen.items() if kind in ("ignore", "category")]
+    left_out = [name for name, kind in chosen.items() if kind in ("ignore", "category") or name == source]
+    across = None if within_sources else source
     columns = [text_columns(table, side.text, side.key, left_out) for table, side in zip(tables, sides)]
     collections = [
-        collection_of(table, text, side.template, side.key, chosen)
+        collection_of(table, text, side.template, side.key, chosen, across)
         for table, text, side in zip(tables, columns, sides)
     ]
     one, other = collections[0], collections[-1]
     space: PairSpace = CrossPairs(len(one), len(other)) if len(sides) == 2 else AllPairs(len(one))
+    if one.sources is not None:
+        space = AcrossPairs(len(one), one.sources)
     owners = (tables[0].path.name, tables[-1].path.name)
     stated = [
         read_labelled_pairs(stated_in[what], space, one.keys, other.keys, owners, what == "matches")
@@ -128,6 +144,8 @@ def tables_task(
     negatives = stated[1].negatives
     closed = closure(len(one), positives, where) if has_truth and space.symmetric else positives
     stated_negatives, contradictions = resolve(positives, negatives, closed)
+    all_closed, closed = len(closed), closed[space.contains(closed)]
+    stated_negatives = stated_negatives[space.contains(stated_negatives)]
     shares = split or ("50/25/25" if has_truth else "none")
     joined = np.union1d(positives, negatives)
     known = closed, stated_negatives
@@ -142,7 +160,10 @@ def tables_task(
     report: dict[str, Any] = {"texts": [len(collection) for collection in collections]}
     if has_truth:
         report["known_matches"] = len(stated[0].positives)
-        report["matches_added_by_closure"] = len(closed) - len(positives)
+        report["matches_added_by_closure"] = all_closed - len(positives)
+    if one.sources is not None:
+        report["sources"] = int(one.sources.max()) + 1
+        report["matches_within_a_source"] = all_closed - len(closed)
     if labels is not None:
         report["labelled_pairs"] = len(np.unique(stated[1].ids))
         report["rows_without_label"] = stated[1].unlabelled
@@ -159,6 +180,7 @@ def tables_task(
         "split": shares,
         "text": [side.template or joined_template(text) for side, text in zip(sides, columns)],
         "keys": [side.key or "row number from 0" for side in sides],
+        **({"source": source, "within_sources": within_sources} if source is not None else {}),
         "files": [table.provenance() for table in (*tables, *pair_files)],
     }
     default_name = tables[0].path.name.split(".", 1)[0] or "tables"
@@ -188,6 +210,13 @@ def _side(side: Any, shared: Side) -> Side:
         side.sheet or shared.sheet,
         side.query or shared.query,
     )
+
+
+def _check_also(right: Any, source: str | None) -> None:
+    for name, given in (("right", right), ("source", source)):
+        if given is not None:
+            why = "with `also` every table is a source, and all of them are one collection"
+            raise InputError(f"`also` and `{name}` together", why=why, remedy=f"Leave `{name}` out")
 
 
 def _with_columns(side: Side, table: Table, pair_files: Sequence[Table]) -> Side:
