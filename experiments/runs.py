@@ -22,8 +22,7 @@ from pairsieve.campaign import Campaign, create_campaign
 from pairsieve.campaign.figures import read_sealed, write_sealed
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.errors import InputError
-from pairsieve.measure.curve import Curve, curve_from_counts
-from pairsieve.measure.exact import measure_exactly
+from pairsieve.measure.curve import Curve, curve_from_counts, curve_from_scores, measure_exactly
 from pairsieve.measure.figures import exact_figures
 from pairsieve.tasks import Split
 
@@ -231,7 +230,7 @@ def _of_curve(curve: Curve) -> dict[str, float]:
 
 
 def _concat(run: Run, setup: Setup, folder: Path, say: Report) -> dict[str, Any]:
-    from pairsieve.measure.balanced import best_threshold, pair_measures, rank_measures
+    from pairsieve.measure.figures import pair_measures, rank_measures
 
     train = setup.task.splits["train"]
     ids, labels = _training_pairs(run, setup, train)
@@ -250,8 +249,9 @@ def _concat(run: Run, setup: Setup, folder: Path, say: Report) -> dict[str, Any]
     for name, (pairs, scores, truth) in stated.items():
         if not 0 < truth.sum() < len(truth):
             continue  # without a stated negative there is nothing to balance
-        threshold = best_threshold(*stated[chosen_on][1:])
-        at = pair_measures(scores, truth, threshold)
+        _, chosen_scores, chosen_truth = stated[chosen_on]
+        best = curve_from_scores(chosen_scores[chosen_truth], chosen_scores[~chosen_truth]).best_f1()
+        at = pair_measures(scores, truth, best.threshold)
         claims = {"balanced_accuracy": at.accuracy, "balanced_f1": at.f1}
         if not train.space.symmetric:
             claims["balanced_clean_map"] = rank_measures(pairs, scores, truth).mean_average_precision
@@ -284,7 +284,7 @@ def _fit_concat(run: Run, setup: Setup, folder: Path, train: Split, ids: Ids, la
 
     def build(place: Path) -> None:
         rng = generator_for(run.seed, 1, "concat")
-        learner.fit(train.left.texts, train.right.texts, ids, labels, rng).save(place)
+        learner.fit((train.left.texts, train.right.texts), ids, labels, rng).save(place)
 
     key = {"learner": learner.fingerprint, "seed": run.seed, "pairs": len(ids)}
     place = ArtifactStore(folder / "artifacts").get("cross", key, build)

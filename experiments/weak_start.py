@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError, SettingsError
 from pairsieve.files import atomic_file, atomic_folder, write_json
-from pairsieve.measure.exact import measure_exactly
+from pairsieve.measure.curve import measure_exactly
 from pairsieve.models.encoder import TOKENISER_FILES, Encoder, Tokens, as_float32, encoder_named, quietly
 from pairsieve.models.folders import NO_CODE, transformer_folder
 from pairsieve.models.token_cache import texts_sha256

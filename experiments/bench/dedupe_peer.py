@@ -67,7 +67,7 @@ def ours(folder: Path, threads: int) -> Callable[[], Any]:
     def work() -> Any:
         one, other = learner.encoder.embed(one_texts), learner.encoder.embed(other_texts)
         ids, labels = parts["train"]
-        matcher = learner.fit(one_texts, other_texts, ids, labels, np.random.default_rng(0), (one, other))
+        matcher = learner.fit((one_texts, other_texts), ids, labels, np.random.default_rng(0), (one, other))
         cosines = matcher.transform(one) @ matcher.transform(other, "right").T
         reach = matcher.weight * cosines + matcher.bias >= 0
         best = reach & (cosines == cosines.max(1, keepdims=True)) & (cosines == cosines.max(0, keepdims=True))

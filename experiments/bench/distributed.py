@@ -24,12 +24,12 @@ import numpy as np
 import pairsieve.models.cached as cached
 from experiments.bench.claims import Claim, busy, finish, parser
 from experiments.bench.synthetic_rows import synthetic_rows
+from experiments.synthetic import synthetic_questions
 from pairsieve.artifacts import ArtifactStore
 from pairsieve.distributed import LocalShards, RayShards, ShardedScan, cached_embeddings
 from pairsieve.models import encoder_named
 from pairsieve.pairs import AllPairs
 from pairsieve.scan import open_scan
-from pairsieve.synthetic import synthetic_questions
 
 EDGES = np.linspace(-1, 1, 4097, dtype=np.float32)
 SIZES = {"a million": 10**6, "a hundred million": 10**8, "a billion": 10**9}

@@ -116,7 +116,7 @@ def main() -> None:
 def chosen_texts(task: Path | None, split: str, count: int) -> tuple[list[str], str]:
     """`count` distinct texts and what to call them."""
     if task is None:
-        from pairsieve.synthetic import synthetic_questions
+        from experiments.synthetic import synthetic_questions
 
         return synthetic_questions(max(count, 100)).texts[:count], "synthetic questions"
     from pairsieve.tasks import load_task

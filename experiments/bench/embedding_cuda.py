@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from experiments.synthetic import synthetic_questions
 from pairsieve import __version__
 from pairsieve.models import encoder_named
 from pairsieve.models import packed_embedding as packed
 from pairsieve.models.encoder import embed_tokens
-from pairsieve.synthetic import synthetic_questions
 
 
 def timed(work: Any) -> tuple[float, Any]:

@@ -101,7 +101,7 @@ def main() -> None:
 
 def evaluation(asked: Asked, scattered: bool) -> Callable[[], Any]:
     """The exact evaluation, from embeddings to the curve."""
-    from pairsieve.measure.exact import measure_exactly
+    from pairsieve.measure.curve import measure_exactly
     from pairsieve.scan import open_scan
     from pairsieve.scan.cpu import CpuScan
 

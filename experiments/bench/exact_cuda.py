@@ -25,7 +25,7 @@ import torch
 
 from experiments.bench.synthetic_rows import SyntheticRows, synthetic_rows
 from pairsieve import __version__
-from pairsieve.measure.exact import measure_exactly
+from pairsieve.measure.curve import measure_exactly
 from pairsieve.pairs import AllPairs, CrossPairs
 from pairsieve.scan import unit_rows
 from pairsieve.scan.cuda import CudaScan

@@ -43,9 +43,9 @@ class Cost:
 def embedding(texts: int, threads: int) -> Callable[[], Any]:
     import torch
 
+    from experiments.synthetic import synthetic_questions
     from pairsieve.models import encoder_named
     from pairsieve.models.folders import BUNDLED
-    from pairsieve.synthetic import synthetic_questions
 
     torch.set_num_threads(threads)
     encoder, questions = encoder_named(BUNDLED, device="cpu"), synthetic_questions(texts).texts
@@ -54,7 +54,7 @@ def embedding(texts: int, threads: int) -> Callable[[], Any]:
 
 
 def exact_pass(texts: int, threads: int) -> Callable[[], Any]:
-    from pairsieve.measure.exact import measure_exactly
+    from pairsieve.measure.curve import measure_exactly
     from pairsieve.scan import open_scan
 
     collection, small = synthetic_rows(texts, WIDTH, texts), synthetic_rows(3000, WIDTH, 1000)

@@ -5,8 +5,8 @@
     python -m experiments.bench.hubness --campaign DIR [--round N] [--cache FOLDER]
 
 The first takes the encoder as it came, the second a campaign's model. For each strength of
-`scorer/smoothing.py` and of `scorer/hubness.py` it prints exact AP and precision at recall 0.2; 0 and 0 is
-the plain cosine. Strengths are chosen on dev: the test split is not read.
+either correction (`scorer/corrections.py`) it prints exact AP and precision at recall 0.2; 0 and 0 is the
+plain cosine. Strengths are chosen on dev: the test split is not read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pairsieve.campaign import Campaign
 from pairsieve.measure import measure_exactly
 from pairsieve.scan import open_scan
 from pairsieve.scorer import ExactNeighbours, correct_rows, make_corrections
-from pairsieve.scorer.smoothing import similarity_floor
+from pairsieve.scorer.corrections import similarity_floor
 from pairsieve.tasks import Split
 
 STRENGTHS = (0.0, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5)
@@ -71,7 +71,7 @@ def main() -> None:
     print(f"{'smoothing':>10}{'hubness':>9}{'AP':>9}{'P@R20':>9}")
     for smoothing, hubness in product(args.smoothing or SMOOTHINGS, args.hubness or STRENGTHS):
         corrections = make_corrections(split.space, hubness, smoothing, floor)
-        rows = correct_rows(corrections, split.space, left, right, finder).rows
+        rows = correct_rows(corrections, split.space, (left, right), finder).rows
         scan = open_scan(split.space, *rows, lengths=hubness > 0)
         curve = measure_exactly(scan, split.positives).curve
         ap, top = curve.average_precision(), curve.precision_at_recall(0.2)

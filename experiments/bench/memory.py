@@ -87,7 +87,7 @@ def answered(folder: Path) -> None:
 def main() -> None:
     import numpy as np
 
-    from pairsieve.synthetic.task import synthetic_task
+    from experiments.synthetic import questions_task
     from pairsieve.tasks import save_task
 
     arguments = parser(__doc__)
@@ -97,7 +97,7 @@ def main() -> None:
     claims = []
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        task = synthetic_task(asked.texts, 0)
+        task = questions_task(asked.texts, 0)
         save_task(task, place / "task")
         questions(place, task.splits["train"].left.texts)
         test = task.splits["test"].left

@@ -26,7 +26,12 @@ import numpy as np
 from experiments.bench.synthetic_rows import synthetic_rows
 from pairsieve.pairs import AllPairs, Ids, is_member
 from pairsieve.scan import open_scan
-from pairsieve.scorer.smoothing import STRENGTH, similarity_floor, smoothed_all, weights_by_nearness
+from pairsieve.scorer.corrections import (
+    SMOOTHING_STRENGTH,
+    similarity_floor,
+    smoothed_all,
+    weights_by_nearness,
+)
 from pairsieve.search import NeighbourSearch, index_neighbours, neighbour_recall
 
 BOUNDARY = 0.6  # where the boundary of a trained matcher would lie
@@ -56,7 +61,7 @@ def main() -> None:
     asked_of = {"lists": asked_for.lists, "probes": asked_for.probes}
     closest, cosines = index_neighbours(space, collection.rows, collection.rows, 1, **asked_of)
     cosines = cosines.reshape(-1)
-    weights = weights_by_nearness(cosines, similarity_floor(cosines), STRENGTH)
+    weights = weights_by_nearness(cosines, similarity_floor(cosines), SMOOTHING_STRENGTH)
     rows = smoothed_all(collection.rows, collection.rows, closest.reshape(-1), weights)
     clock.lap("smooth with the nearest")
     # The index is built and searched in one call; its progress bar tells where one ends.

@@ -52,10 +52,10 @@ def training(texts: int, labels: int, threads: int) -> Callable[[], Any]:
     ids, answers = labelled(collection, labels, np.random.default_rng(1))
     learner = ProjectionLearner(encoder_named(BUNDLED, device="cpu"))
     rows = collection.rows, collection.rows
-    learner.fit([], [], ids[:600], answers[:600], np.random.default_rng(0), rows)  # warm
+    learner.fit(([], []), ids[:600], answers[:600], np.random.default_rng(0), rows)  # warm
 
     def work() -> Any:
-        matcher = learner.fit([], [], ids, answers, np.random.default_rng(0), rows)
+        matcher = learner.fit(([], []), ids, answers, np.random.default_rng(0), rows)
         mapped = matcher.transform(collection.rows)
         return len(ids), float(mapped[0] @ mapped[1])
 

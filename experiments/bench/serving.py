@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 
 from experiments.bench.claims import machine
+from experiments.synthetic import synthetic_questions
 from pairsieve.models import encoder_named, learner_named
 from pairsieve.scorer import Corrections, Scorer, save_scorer
-from pairsieve.synthetic import synthetic_questions
 
 ADDS = 0.05  # share of requests that add a text
 

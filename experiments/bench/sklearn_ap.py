@@ -20,7 +20,7 @@ from pairsieve.pairs import AllPairs, pair_rows
 
 
 def ours(texts: int, positives: int, threads: int) -> Callable[[], Any]:
-    from pairsieve.measure.exact import measure_exactly
+    from pairsieve.measure.curve import measure_exactly
     from pairsieve.scan import open_scan
 
     collection, small = synthetic_rows(texts, 384, positives), synthetic_rows(3000, 384, 1000)

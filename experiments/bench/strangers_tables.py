@@ -14,10 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.synthetic.records import table_of
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, is_member, pair_rows
-from pairsieve.synthetic.records import Roughness, group_sizes, synthetic_records
-from pairsieve.synthetic.task import same_cluster
+from pairsieve.synthetic import Roughness, group_sizes, same_cluster
 from pairsieve.tasks import Collection, Split, Task, matching_task, qqp_task, wikiqa_task
+from pairsieve.tasks.fields import make_fields
+from pairsieve.tasks.joined import joined_rows
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 CORA_COLUMNS = ("author", "title", "venue", "year", "pages")
@@ -60,8 +62,12 @@ def _one_table(name: str, keys: Iterable[str], texts: Iterable[str], positives: 
     return Task(name, "equivalence", {"all": split}, {"source": name}, {})
 
 
-def _joined(table: dict[str, list[str]], columns: Iterable[str]) -> list[str]:
-    return [" | ".join(filter(None, (v.strip() for v in row))) for row in zip(*(table[c] for c in columns))]
+def _with_fields(name: str, table: dict[str, list[str]], key: str, columns: Iterable[str], ids: Ids) -> Task:
+    """A table as `pairsieve data tables` keeps it: texts of the columns, and these as fields."""
+    own = {column: table[column] for column in columns}
+    side = Collection(table[key], joined_rows(list(own.values())), make_fields(own))
+    split = Split("all", AllPairs(len(side)), side, side, ids, NOTHING, True)
+    return Task(name, "equivalence", {"all": split}, {"source": name}, {})
 
 
 def _closed(count: int, pairs: Iterable[tuple[int, int]]) -> Ids:
@@ -91,7 +97,7 @@ def _cora(data: Path) -> Task:
     row = {key: at for at, key in enumerate(keys)}
     lines = (data / "cora" / "gt.csv").read_text(encoding="utf-8").split()
     pairs = [(row[a], row[b]) for a, b in (line.split("|")[:2] for line in lines)]
-    return _one_table("cora", keys, _joined(table, CORA_COLUMNS), _closed(len(keys), pairs))
+    return _with_fields("cora", table, "Entity Id", CORA_COLUMNS, _closed(len(keys), pairs))
 
 
 def _settlements(data: Path) -> Task:
@@ -101,7 +107,7 @@ def _settlements(data: Path) -> Task:
     row = {key: at for at, key in enumerate(keys)}
     ends = zip(truth["id1"], truth["id2"])
     ids = AllPairs(len(keys)).ids(*np.array([(row[a], row[b]) for a, b in ends]).T)
-    return _one_table("settlements", keys, _joined(table, PLACE_COLUMNS), np.unique(ids))
+    return _with_fields("settlements", table, "id", PLACE_COLUMNS, np.unique(ids))
 
 
 def _questions(texts: int, data: Path) -> Task:
@@ -161,7 +167,7 @@ def _made(
     seed: int = 15,
     **rough: float,
 ) -> Task:
-    table = synthetic_records(kind, group_sizes(records, shares), seed, Roughness(**rough), script)
+    table = table_of(kind, group_sizes(records, shares), seed, Roughness(**rough), script)
     keys = [f"r{row}" for row in range(records)]
     return _one_table(kind, keys, table.texts(), same_cluster(table.entity))
 
@@ -169,7 +175,7 @@ def _made(
 def _two_tables(kind: str, left: int, right: int, matches: int, data: Path, **rough: float) -> Task:
     """Entities of both tables have one record in each; all others one record in one of them."""
     sizes = [2] * matches + [1] * (left + right - 2 * matches)
-    table = synthetic_records(kind, sizes, 15, Roughness(**rough))
+    table = table_of(kind, sizes, 15, Roughness(**rough))
     texts, entity = table.texts(), table.entity
     size = np.bincount(entity)
     first = np.unique(entity, return_index=True)[1]

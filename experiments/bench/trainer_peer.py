@@ -23,9 +23,9 @@ BATCH = 16
 
 def chosen(texts: int, pairs: int) -> tuple[Any, Any, Any, Any]:
     """The train and test splits, and ids and labels of the pairs to learn from."""
-    from pairsieve.synthetic.task import synthetic_task
+    from experiments.synthetic import questions_task
 
-    task = synthetic_task(texts, 0)
+    task = questions_task(texts, 0)
     train, rng = task.splits["train"], np.random.default_rng(0)
     matches = rng.choice(train.positives, pairs // 2, replace=False)
     others = rng.permutation(train.stated_negatives)[: pairs - len(matches)]
@@ -36,7 +36,7 @@ def chosen(texts: int, pairs: int) -> tuple[Any, Any, Any, Any]:
 
 
 def average_precision(rows: Any, test: Any) -> float:
-    from pairsieve.measure.exact import measure_exactly
+    from pairsieve.measure.curve import measure_exactly
     from pairsieve.scan import open_scan
 
     return measure_exactly(
@@ -58,7 +58,7 @@ def ours(encoder: str, texts: int, pairs: int, rate: float, threads: int) -> Cal
     def work() -> Any:
         if not kept:  # the first turn trains; the second, outside the claim, measures
             kept.append(
-                learner.fit(train.left.texts, train.left.texts, ids, labels, np.random.default_rng(0))
+                learner.fit((train.left.texts, train.left.texts), ids, labels, np.random.default_rng(0))
             )
             return None
         before = average_precision(learner.pretrained().embed(test.left.texts), test)

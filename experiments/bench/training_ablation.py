@@ -23,7 +23,7 @@ import numpy as np
 
 from experiments.definitions import split_recipe
 from pairsieve.contracts import generator_for
-from pairsieve.measure.exact import measure_exactly
+from pairsieve.measure.curve import measure_exactly
 from pairsieve.models import encoder_named, learner_named
 from pairsieve.models.encoder import Tokens, embed_tokens
 from pairsieve.models.full import positive_groups

@@ -24,14 +24,40 @@ from typing import Any
 
 import numpy as np
 
-from experiments.bench.advice import kept, rows_of, whole_groups
-from pairsieve.pairs import AllPairs, Ids, PairSpace, is_member
+from pairsieve.artifacts import ArtifactStore, load_array, save_array
+from pairsieve.models import encoder_named
+from pairsieve.pairs import AllPairs, Ids, PairSpace, is_member, pair_rows
 from pairsieve.scan import open_scan
 from pairsieve.search import ExactSearch
-from pairsieve.tasks import load_task
+from pairsieve.tasks import Collection, Split, load_task
+from pairsieve.tasks.truth import components
 from pairsieve.transitivity import MATCH, NO_MATCH, OPEN, check_transitive
 
 ORDERS = ("likeliest first", "at random", "least likely first")
+
+
+def rows_of(texts: Collection, encoder_name: str, side: str, cache: Path) -> np.ndarray:
+    """The frozen encoder's rows, kept in `cache` under the key that campaigns use too."""
+    encoder = encoder_named(encoder_name)
+    key = {"encoder": encoder.fingerprint, "texts": texts.fingerprint, "prefix": encoder.prefix(side)}
+    place = ArtifactStore(cache).get(
+        "embeddings", key, lambda folder: save_array(folder / "rows.npy", encoder.embed(texts.texts, side))
+    )
+    return load_array(place / "rows.npy")
+
+
+def whole_groups(split: Split, texts: int, seed: int) -> np.ndarray:
+    """Rows of about `texts` texts of one collection, group of matches by group, in their own order."""
+    group = components(len(split.left), *pair_rows(split.positives))
+    order = np.random.default_rng(seed).permutation(int(group.max()) + 1)[group]
+    return np.sort(np.argsort(order, kind="stable")[:texts])
+
+
+def kept(positives: Ids, space: PairSpace, left: np.ndarray, right: np.ndarray) -> Ids:
+    """Positives between the rows kept, renumbered."""
+    one, other = pair_rows(positives)
+    inside = np.isin(one, left) & np.isin(other, right)
+    return np.sort(space.ids(np.searchsorted(left, one[inside]), np.searchsorted(right, other[inside])))
 
 
 def batches(ids: Ids, scores: np.ndarray, first: int, growth: float) -> list[tuple[Ids, np.ndarray]]:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from pairsieve.scorer import Scorer as Scorer
     from pairsieve.scorer import load_scorer as load_scorer
     from pairsieve.serving import Service as Service
-    from pairsieve.synthetic.task import synthetic_task as synthetic_task
+    from pairsieve.synthetic import synthetic_task as synthetic_task
     from pairsieve.tasks import Collection as Collection
     from pairsieve.tasks import Split as Split
     from pairsieve.tasks import Task as Task
@@ -73,7 +73,7 @@ __version__ = "0.2.0"
 _NAMES = {  # module: what it gives, as NAME or NAME=ITS_NAME_THERE
     "campaign": "Campaign Step",
     "contracts": "Estimate",
-    "synthetic.task": "synthetic_task",
+    "synthetic": "synthetic_task",
     "library.answers": "ModelAnswers answer_questions ask_language_model import_answers open_questions "
     "write_questions",
     "library.campaigns": "campaign_status create_campaign extend_campaign next_command open_campaign",

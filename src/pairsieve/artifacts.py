@@ -66,17 +66,15 @@ class ArtifactStore:
         """Where the artifact stands if it is there; touches nothing."""
         return self.folder / kind / key_digest({"format": _format(kind), "key": key})[:32]
 
-    def find(self, kind: str, key: Mapping[str, Any], check: bool = True) -> Path | None:
-        """The artifact's folder if it is there whole, else None; without `check`, only sizes are compared."""
+    def find(self, kind: str, key: Mapping[str, Any]) -> Path | None:
+        """The artifact's folder if it is there whole, else None."""
         place = self.place(kind, key)
-        return place if place.is_dir() and self._complaint(place, kind, key, check) is None else None
+        return place if place.is_dir() and self._complaint(place, kind, key) is None else None
 
-    def get(
-        self, kind: str, key: Mapping[str, Any], build: Callable[[Path], None], check: bool = True
-    ) -> Path:
+    def get(self, kind: str, key: Mapping[str, Any], build: Callable[[Path], None]) -> Path:
         """The folder of the artifact; `build(folder)` fills it where it is missing or no longer whole."""
         place = self.place(kind, key)
-        self._drop_if_broken(place, kind, key, check)
+        self._drop_if_broken(place, kind, key)
         if not place.is_dir():
             self._build(place, kind, key, build)
         return place
@@ -123,19 +121,19 @@ class ArtifactStore:
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.EACCES) or not place.is_dir():
                     raise
                 # Another process was faster. Its work is as good as ours, if it is whole.
-                self._drop_if_broken(place, kind, key, check=True)
+                self._drop_if_broken(place, kind, key)
                 if place.is_dir():
                     return
             else:
                 fsync(place.parent)
                 return
 
-    def _drop_if_broken(self, place: Path, kind: str, key: Mapping[str, Any], check: bool) -> None:
-        if not place.is_dir() or self._complaint(place, kind, key, check) is None:
+    def _drop_if_broken(self, place: Path, kind: str, key: Mapping[str, Any]) -> None:
+        if not place.is_dir() or self._complaint(place, kind, key) is None:
             return
         with locked(self.folder / ".lock"):
             # Looked at again under the lock: another process may have put a whole one here meanwhile.
-            complaint = self._complaint(place, kind, key, check) if place.is_dir() else None
+            complaint = self._complaint(place, kind, key) if place.is_dir() else None
             if complaint is None:
                 return
             _log.warning("%s: %s. It is not used; it is built again.", place, complaint)
@@ -143,7 +141,7 @@ class ArtifactStore:
             place.rename(aside)  # away in one step, so that nobody reads what is being deleted
         shutil.rmtree(aside, ignore_errors=True)
 
-    def _complaint(self, place: Path, kind: str, key: Mapping[str, Any], check: bool) -> str | None:
+    def _complaint(self, place: Path, kind: str, key: Mapping[str, Any]) -> str | None:
         """What is wrong with the artifact, in words; None where it is whole."""
         try:
             manifest = load_json(place / MANIFEST)
@@ -165,7 +163,7 @@ class ArtifactStore:
                 if about.st_size != size:
                     return f"the file {name} has {about.st_size:,} bytes instead of {size:,}"
                 stamp = (about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-                if check and self._checked.get(file) != stamp:
+                if self._checked.get(file) != stamp:
                     if file_digest(file) != sha256:
                         return f"the contents of the file {name} were altered"
                     self._checked[file] = stamp

@@ -66,6 +66,7 @@ class RoundView(Protocol):
     boundary: float  # the logit where a match is as likely as not, as far as earlier rounds tell
     labels: NDArray[np.bool_]  # the labels to learn from so far, in no order that means anything
     varied: bool  # whether a batch should hold many texts and few copies; not under the paper's recipe
+    margin: float  # how far off the boundary may be, in logits: half of a varied batch is asked that far away
 
     @property
     def space(self) -> PairSpace: ...

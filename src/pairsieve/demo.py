@@ -20,8 +20,7 @@ from pairsieve.library.campaigns import create_campaign
 from pairsieve.library.matches import find_matches
 from pairsieve.measure.figures import exact_figures
 from pairsieve.report.plots import learning_curves
-from pairsieve.synthetic.records import Roughness, group_sizes, synthetic_records
-from pairsieve.synthetic.task import records_task
+from pairsieve.synthetic import CITATIONS, Roughness, group_sizes, records_task, synthetic_records
 from pairsieve.tasks import Split, load_task, save_task
 
 DEFAULTS = "defaults"
@@ -42,7 +41,7 @@ def run_demo(
 
     shared: settings of all three campaigns, such as another encoder.
     """
-    table = synthetic_records("citations", group_sizes(records, SIZES), seed, ROUGHNESS)
+    table = synthetic_records(CITATIONS, group_sizes(records, SIZES), seed, ROUGHNESS)
     for name, truth in (("task", True), ("table", False)):
         if not (out / name / "task.json").exists():
             save_task(records_task("synthetic-citations", table, truth), out / name)

@@ -23,11 +23,6 @@ _URL = re.compile(r"^([a-z][a-z0-9+.-]+):/+(.*)$", re.DOTALL)
 _PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs", "http": "aiohttp"}
 
 
-def is_url(place: str | Path) -> bool:
-    """Whether a place is named by a URL, not by a path."""
-    return _URL.match(str(place)) is not None
-
-
 @contextmanager
 def open_place(place: str | Path, mode: str = "rb") -> Iterator[IO[bytes]]:
     """A path or URL, open for reading ("rb") or writing ("wb"); written whole or not at all.

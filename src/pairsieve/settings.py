@@ -23,6 +23,7 @@ from pairsieve.files import read_limited, write_text
 
 FORMAT = 2  # of campaign folders: one scorer, in the field's words
 CAMPAIGN_FILE = "campaign.toml"
+SEALED = "test"  # the split nobody looks at unless asked, and whose truth decides nothing
 MOST_BYTES = 1 << 20  # of a campaign file
 MEASURED = ("best", "exact", "uncertainty")  # recipe, search, strategy with which a campaign measures itself
 MOST_LABELS = 10**12  # a schedule beyond this is a slip of the pen, not a budget

@@ -61,18 +61,28 @@ def uncertainty(view: RoundView, budget: int, rng: np.random.Generator) -> Selec
     if min(matches, len(view.labels) - matches) < FEWEST_OF_A_CLASS:
         return _other_class(view, budget, rng, mostly_matches=2 * matches > len(view.labels))
     _enough(budget, view.space.size - len(view.asked), "pairs")
+    near = _around(view, view.boundary, budget)
+    if view.margin:
+        # A quarter each from further up and down: where the boundary is off, both classes still are there.
+        up, down = (_around(view, view.boundary + off, budget) for off in (view.margin, -view.margin))
+        places = [np.arange(len(near)) / 2, np.arange(len(up)) + 0.25, np.arange(len(down)) + 0.3]
+        near = np.concatenate([near, up, down])[np.argsort(np.concatenate(places), kind="stable")]
+    return Selection(_varied(view, near, budget), "uncertain")
+
+
+def _around(view: RoundView, boundary: float, budget: int) -> Ids:
+    """Pairs nearest a boundary, from either side in turn, enough for a varied batch."""
     pool = POOL * budget
-    near = view.closest(view.boundary, pool, fewest=budget)
+    near = view.closest(boundary, pool, fewest=budget)
     while len(near) == pool and _new_texts(view, near.ids).sum() < budget:  # copies fill the pool
         pool *= POOL
-        near = view.closest(view.boundary, pool, fewest=budget)
-    above = near.scores.astype(np.float64) - view.boundary
+        near = view.closest(boundary, pool, fewest=budget)
+    above = near.scores.astype(np.float64) - boundary
     # From either side in turn: where the boundary is off, a batch from its one side would be of one class.
     turn = np.empty(len(above))
     for side in (above >= 0, above < 0):
         turn[side] = np.argsort(np.argsort(np.abs(above[side]), kind="stable"), kind="stable")
-    order = np.lexsort((np.abs(above), turn))
-    return Selection(_varied(view, near.ids[order], budget), "uncertain")
+    return near.ids[np.lexsort((np.abs(above), turn))]
 
 
 def spread(view: RoundView, budget: int, rng: np.random.Generator) -> Selection:

@@ -29,6 +29,7 @@ class SyntheticView:
     seed: int = 0
     labels: NDArray[np.bool_] = field(default_factory=lambda: np.arange(20) % 2 == 0)
     varied: bool = True
+    margin: float = 0.0
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(self.seed)

@@ -37,7 +37,7 @@ IN_BROWSER = [
 
 def pairsieve(*words: Any) -> list[str]:
     """The command line as a user has it."""
-    start = "import pairsieve.cli.label; from pairsieve.cli import main; main()"
+    start = "import pairsieve.cli.labels; from pairsieve.cli import main; main()"
     return [sys.executable, "-c", start, *map(str, words)]
 
 

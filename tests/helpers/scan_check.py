@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
-from pairsieve.measure.exact import measure_exactly
+from pairsieve.measure.curve import measure_exactly
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, pair_rows
 from pairsieve.scan import Scan, unit_rows
 from pairsieve.search import ExactSearch

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from experiments.synthetic import synthetic_questions
 from pairsieve.campaign import Campaign, create_campaign
 from pairsieve.pairs import AllPairs, CrossPairs, Ids
 from pairsieve.settings import Schedule
-from pairsieve.synthetic import synthetic_questions
 from pairsieve.tasks import Collection, Split, Task, save_task
 from pairsieve.tasks.task import one_collection, two_collections
 
@@ -64,7 +64,8 @@ def _split(name: str, size: int, seed: int, two: bool, truth: bool, stated: bool
 
 def begin(folder: Path, task: Path, encoder: Path | str, **settings: Any) -> Campaign:
     """A campaign that buys 20, then 30, then 45 labels on the CPU, unless `settings` say otherwise."""
-    schedule = Schedule(first_batch=20, growth=1.5, rounds=settings.pop("rounds", 3))
+    sizes = {name: settings.pop(name) for name in ("first_batch", "rounds") if name in settings}
+    schedule = Schedule(**{"first_batch": 20, "growth": 1.5, "rounds": 3} | sizes)
     usual = {"encoder": str(encoder), "learner": "projection", "device": "cpu", "schedule": schedule}
     usual["measuring_share"] = 0.0  # every label of a batch is chosen, and trains
     if settings.get("learner") == "full":

@@ -16,8 +16,7 @@ from pairsieve.contracts import Answer
 from pairsieve.errors import InputError, PoolExhausted, SettingsError
 from pairsieve.files import locked
 from pairsieve.ledger import RoundCount
-from pairsieve.measure.curve import curve_from_scores
-from pairsieve.measure.exact import measure_exactly
+from pairsieve.measure.curve import curve_from_scores, measure_exactly
 from pairsieve.models.head import fit_head
 from pairsieve.pairs import ScoredPairs, is_member, pair_rows
 from pairsieve.settings import Schedule

@@ -20,6 +20,7 @@ import pairsieve.scan
 import pairsieve.scan.cpu
 import pairsieve.search.neighbours as indexed
 from examples import examples
+from experiments.synthetic import synthetic_questions
 from pairsieve import distributed
 from pairsieve.artifacts import ArtifactStore
 from pairsieve.distributed import GpuShards, LocalShards, ShardedScan, open_shards
@@ -30,7 +31,6 @@ from pairsieve.models.cached import SHARD
 from pairsieve.pairs import AllPairs, CrossPairs
 from pairsieve.scan import open_scan, unit_rows
 from pairsieve.search import index_neighbours
-from pairsieve.synthetic import synthetic_questions
 from scan_check import KINDS, check_scan, collected, synthetic_case
 
 KEY = {"encoder": "tiny", "texts": "made"}

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from pairsieve.campaign.inference import Inference, infer_labels
+from pairsieve.campaign.questions import Inference, infer_labels
 from pairsieve.contracts import Answer
 from pairsieve.errors import LedgerError
 from pairsieve.ledger import Ledger, open_ledger

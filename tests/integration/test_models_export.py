@@ -23,7 +23,7 @@ def test_sentence_transformers_gives_the_same_cosines(
 
     encoder = encoder_named(tiny_encoder, left_prefix=prefixes[0], right_prefix=prefixes[1], device="cpu")
     ids, labels = pairs()
-    matcher = learner_named(learner, encoder, shared=shared, epochs=1).fit(LEFT, RIGHT, ids, labels, rng())
+    matcher = learner_named(learner, encoder, shared=shared, epochs=1).fit((LEFT, RIGHT), ids, labels, rng())
     matcher.save(tmp_path)
     ours = matcher.embed(LEFT, "left") @ matcher.embed(RIGHT, "right").T
 
@@ -48,7 +48,7 @@ def test_the_same_matcher_writes_the_same_bytes(tiny_encoder: Path, tmp_path: Pa
     encoder = encoder_named(tiny_encoder, device="cpu")
     ids, labels = pairs()
     for name in ("one", "other"):
-        learner_named("full", encoder, epochs=1).fit(LEFT, RIGHT, ids, labels, rng()).save(tmp_path / name)
+        learner_named("full", encoder, epochs=1).fit((LEFT, RIGHT), ids, labels, rng()).save(tmp_path / name)
     files = sorted(p.relative_to(tmp_path / "one") for p in (tmp_path / "one").rglob("*") if p.is_file())
     assert Path("model.safetensors") in files and Path("head.json") in files and Path("README.md") in files
     for file in files:
@@ -58,7 +58,7 @@ def test_the_same_matcher_writes_the_same_bytes(tiny_encoder: Path, tmp_path: Pa
 def test_a_loaded_projection_keeps_the_name_of_its_encoder(tiny_encoder: Path, tmp_path: Path) -> None:
     encoder = encoder_named(tiny_encoder, device="cpu")
     ids, labels = pairs()
-    matcher = learner_named("projection", encoder).fit(LEFT, RIGHT, ids, labels, rng())
+    matcher = learner_named("projection", encoder).fit((LEFT, RIGHT), ids, labels, rng())
     matcher.save(tmp_path)
     opened = load_matcher(tmp_path)
     assert opened.rows_key("left") == encoder.fingerprint
@@ -68,7 +68,7 @@ def test_a_loaded_projection_keeps_the_name_of_its_encoder(tiny_encoder: Path, t
 def test_the_card_says_how_a_cosine_becomes_a_probability(tiny_encoder: Path, tmp_path: Path) -> None:
     encoder = encoder_named(tiny_encoder, device="cpu")
     ids, labels = pairs()
-    matcher = learner_named("projection", encoder).fit(LEFT, RIGHT, ids, labels, rng())
+    matcher = learner_named("projection", encoder).fit((LEFT, RIGHT), ids, labels, rng())
     matcher.save(tmp_path)
     card = (tmp_path / "README.md").read_text()
     assert "120 labelled pairs, 30 of them matches" in card

@@ -49,6 +49,15 @@ def margin(matcher: object) -> float:
     return float((scores[labels].mean() - scores[~labels].mean()) / scores.std())
 
 
+def pair_job(learner: FullLearner) -> _PairJob:
+    """A job of the labelled pairs, as the learner trains on them."""
+    ids, labels = pairs()
+    left, right = pair_rows(ids)
+    tokens = learner.encoder.tokens(LEFT), learner.encoder.tokens(RIGHT)
+    groups = left, -1 - right
+    return _PairJob(learner, [learner.encoder.network], *tokens, left, right, labels, groups, "cpu")
+
+
 FAST = TrainingSettings(learning_rate=1e-3, head_rate_factor=100.0, epochs=8)
 
 
@@ -66,12 +75,12 @@ def test_training_tells_matches_from_the_rest_and_repeats_itself(
         )
     )
     ids, labels = pairs()
-    matcher = learner.fit(LEFT, RIGHT, ids, labels, rng())
+    matcher = learner.fit((LEFT, RIGHT), ids, labels, rng())
     assert margin(matcher) > margin(learner.pretrained()) + 0.5
     assert matcher.weight > 0 and np.isfinite(matcher.bias)
-    again = learner.fit(LEFT, RIGHT, ids, labels, rng())
+    again = learner.fit((LEFT, RIGHT), ids, labels, rng())
     assert again.fingerprint == matcher.fingerprint
-    other = learner.fit(LEFT, RIGHT, ids, labels, np.random.default_rng(8))
+    other = learner.fit((LEFT, RIGHT), ids, labels, np.random.default_rng(8))
     assert other.fingerprint != matcher.fingerprint
     assert encoder.embed(LEFT[:1])[0] == pytest.approx(learner.pretrained().embed(LEFT[:1])[0])
     texts = ["how do i open an account"]
@@ -90,7 +99,7 @@ def test_labels_of_one_class_leave_the_embeddings_as_they_were(tiny_encoder: Pat
     ids, labels = pairs()
     for name in ("full", "projection"):
         learner = learner_named(name, encoder)
-        matcher = learner.fit(LEFT, RIGHT, ids, np.zeros_like(labels), rng())
+        matcher = learner.fit((LEFT, RIGHT), ids, np.zeros_like(labels), rng())
         assert np.abs(matcher.embed(LEFT) - encoder.embed(LEFT)).max() < 1e-6
         assert matcher.weight > 0
 
@@ -137,17 +146,7 @@ def test_the_loss_is_that_of_a_head_over_batch_normalised_cosines(tiny_encoder: 
     learner = FullLearner(encoder, loss=LossSettings(head_weight=2.0, head_bias=-1.0))
     ids, labels = pairs()
     left, right = pair_rows(ids)
-    job = _PairJob(
-        learner,
-        [encoder.network],
-        encoder.tokens(LEFT),
-        encoder.tokens(RIGHT),
-        left,
-        right,
-        labels,
-        (left, -1 - right),
-        "cpu",
-    )
+    job = pair_job(learner)
     rows = np.arange(16)
     cosines = (encoder.embed(LEFT)[left[rows]] * encoder.embed(RIGHT)[right[rows]]).sum(1)
     norm = torch.nn.BatchNorm1d(1, affine=False).train()
@@ -174,19 +173,7 @@ def test_which_architectures_can_be_captured(
     architecture: str, taken: bool, tiny_architectures: dict[str, Path]
 ) -> None:
     encoder = encoder_named(tiny_architectures[architecture], device="cpu")
-    ids, labels = pairs()
-    left, right = pair_rows(ids)
-    job = _PairJob(
-        FullLearner(encoder, loss=LossSettings(head_weight=1.0, head_bias=0.0)),
-        [encoder.network],
-        encoder.tokens(LEFT),
-        encoder.tokens(RIGHT),
-        left,
-        right,
-        labels,
-        (left, -1 - right),
-        "cpu",
-    )
+    job = pair_job(FullLearner(encoder, loss=LossSettings(head_weight=1.0, head_bias=0.0)))
     assert takes_prepared_mask(job, np.arange(16), TrainingSettings(), "cpu") == taken
 
 
@@ -201,7 +188,7 @@ def test_divergence_is_said_in_words(tiny_encoder: Path) -> None:
     ids, labels = pairs()
     wild = FullLearner(encoder, TrainingSettings(learning_rate=1e30))
     with pytest.raises(SettingsError, match="diverged"):
-        wild.fit(LEFT, RIGHT, ids, labels, rng())
+        wild.fit((LEFT, RIGHT), ids, labels, rng())
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -216,7 +203,7 @@ def test_captured_steps_do_what_eager_steps_do(shared: bool, tiny_encoder: Path)
     for graph in (True, False):
         training = TrainingSettings(learning_rate=1e-3, head_rate_factor=100.0, graph=graph, bf16=False)
         learner = FullLearner(encoder, training, LossSettings(head_weight=1.0, head_bias=0.0), shared)
-        made.append(learner.fit(LEFT, RIGHT, ids, labels, rng()))
+        made.append(learner.fit((LEFT, RIGHT), ids, labels, rng()))
     one, other = (matcher.embed(LEFT, "left") @ matcher.embed(RIGHT, "right").T for matcher in made)
     before = encoder.embed(LEFT, "left") @ encoder.embed(RIGHT, "right").T
     assert np.abs(one - other).max() < 0.05 * np.abs(one - before).max()
@@ -229,8 +216,8 @@ def test_cached_embeddings_give_the_same_map_as_texts(tiny_encoder: Path) -> Non
     encoder = encoder_named(tiny_encoder, device="cpu")
     learner = ProjectionLearner(encoder)
     ids, labels = pairs()
-    one = learner.fit(LEFT, RIGHT, ids, labels, rng())
-    other = learner.fit(LEFT, RIGHT, ids, labels, rng(), (encoder.embed(LEFT), encoder.embed(RIGHT)))
+    one = learner.fit((LEFT, RIGHT), ids, labels, rng())
+    other = learner.fit((LEFT, RIGHT), ids, labels, rng(), (encoder.embed(LEFT), encoder.embed(RIGHT)))
     assert one.left_map is not None and other.left_map is not None
     assert np.abs(one.left_map - other.left_map).max() < 1e-3
     assert one.rows_key("left") == encoder.fingerprint
@@ -245,7 +232,7 @@ def test_a_strong_pull_keeps_the_map_at_the_identity(tiny_encoder: Path) -> None
 
     def distance(pull: float) -> float:
         settings = ProjectionSettings(pull=pull, epochs=20)
-        made = ProjectionLearner(encoder, settings).fit(LEFT, RIGHT, ids, labels, rng()).left_map
+        made = ProjectionLearner(encoder, settings).fit((LEFT, RIGHT), ids, labels, rng()).left_map
         assert made is not None
         return float(np.linalg.norm(made - np.eye(32)))
 
@@ -258,7 +245,7 @@ def test_a_map_is_kept_without_its_encoder_and_opened_with_it(tiny_encoder: Path
     for shared in (True, False):
         learner = ProjectionLearner(encoder, ProjectionSettings(shared=shared))
         for name, matcher in {
-            "trained": learner.fit(LEFT, RIGHT, ids, labels, rng()),
+            "trained": learner.fit((LEFT, RIGHT), ids, labels, rng()),
             "pretrained": learner.pretrained(),
         }.items():
             folder = tmp_path / f"{name}{shared}"
@@ -280,7 +267,7 @@ def test_callers_need_not_know_which_learner_it_is(name: str, tiny_encoder: Path
     learner = learner_named(name, encoder, epochs=1)
     ids, labels = pairs()
     frozen = encoder.embed(LEFT, "left"), encoder.embed(RIGHT, "right")
-    matcher = learner.fit(LEFT, RIGHT, ids, labels, rng(), frozen)
+    matcher = learner.fit((LEFT, RIGHT), ids, labels, rng(), frozen)
     matcher.save_learned(tmp_path)
     opened = learner.load(tmp_path)
     assert (opened.weight, opened.bias) == (matcher.weight, matcher.bias)
@@ -331,11 +318,11 @@ def test_a_cross_encoder_fits_its_pairs_and_comes_back_from_its_folder(
     left, right = np.divmod(np.arange(16), 4)
     ids, labels = pair_ids(left, right), left == 0  # matches are the pairs that start with the first text
     learner = CrossEncoder(encoder, TrainingSettings(learning_rate=2e-3, epochs=25, batch_size=8))
-    matcher = learner.fit(texts, texts, ids, labels, rng())
+    matcher = learner.fit((texts, texts), ids, labels, rng())
     logits = matcher.logits(texts, texts, ids)
     assert logits.dtype == np.float32 and logits.shape == (16,)
     assert logits[labels].min() > logits[~labels].max()
-    assert (learner.fit(texts, texts, ids, labels, rng()).logits(texts, texts, ids) == logits).all()
+    assert (learner.fit((texts, texts), ids, labels, rng()).logits(texts, texts, ids) == logits).all()
     some = np.array([9, 2, 2, 15])
     assert matcher.logits(texts, texts, ids[some]) == pytest.approx(logits[some], abs=1e-4)
     matcher.save(tmp_path)
@@ -364,7 +351,7 @@ def test_little_is_let_go_where_one_class_has_few_labels(tiny_encoder: Path) -> 
     moved = []
     for rarer in (2, 32):
         learner = learner_named("full", encoder, "cpu", "best")
-        matcher = learner.fit(texts, texts, ids, np.arange(64) >= rarer, np.random.default_rng(0))
+        matcher = learner.fit((texts, texts), ids, np.arange(64) >= rarer, np.random.default_rng(0))
         pairs = zip(matcher.encoder_for("left").network.parameters(), encoder.network.parameters())
         moved.append(sum(float((mine - first).detach().abs().sum()) for mine, first in pairs))
     assert 0 < moved[0] < moved[1] / 4

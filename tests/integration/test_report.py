@@ -22,7 +22,7 @@ from pairsieve.pairs import AllPairs, pair_rows
 from pairsieve.report.facts import Facts, gather
 from pairsieve.report.origin import without_password
 from pairsieve.report.page import write_report
-from pairsieve.scorer.reranked import below_candidates, squash
+from pairsieve.scorer.scorer import below_candidates, squash
 from pairsieve.tasks import Collection, Task, save_task
 from pairsieve.tasks.task import one_collection
 from synthetic_task import begin, synthetic_task

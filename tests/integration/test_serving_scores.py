@@ -15,21 +15,20 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from experiments.synthetic import synthetic_questions
 from pairsieve.campaign import Campaign
 from pairsieve.errors import InputError
 from pairsieve.matches import ListOptions, Target, find_matches
-from pairsieve.measure.curve import curve_from_scores
-from pairsieve.measure.exact import measure_exactly
+from pairsieve.measure.curve import curve_from_scores, measure_exactly
 from pairsieve.pairs import AllPairs, CrossPairs, PairSpace, pair_rows
 from pairsieve.reranker import rerank
 from pairsieve.scan import Scan, open_scan
 from pairsieve.scorer import Scorer, load_scorer, save_scorer, score_matrix, score_space, score_texts
-from pairsieve.scorer.reranked import below_candidates, squash
+from pairsieve.scorer.corrections import smoothed
 from pairsieve.scorer.saving import write_checksums
-from pairsieve.scorer.smoothing import smoothed
+from pairsieve.scorer.scorer import below_candidates, squash
 from pairsieve.serving import Service, UnknownKey
 from pairsieve.settings import Schedule
-from pairsieve.synthetic import synthetic_questions
 from pairsieve.tasks import Collection, Split
 from synthetic_task import begin, synthetic_task
 

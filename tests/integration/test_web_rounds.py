@@ -19,7 +19,7 @@ import pytest
 import pairsieve.web.rounds as rounds_module
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.figures import read_sealed
-from pairsieve.campaign.inference import unaskable_pairs
+from pairsieve.campaign.questions import unaskable_pairs
 from pairsieve.contracts import Answer
 from pairsieve.errors import LedgerUnavailable
 from pairsieve.web.predictions import UNSEEN, predictions_file, write_predictions
@@ -228,7 +228,7 @@ class Killed:
     """The real server in a process of its own, to be killed."""
 
     def __init__(self, folder: Path) -> None:
-        start = "import pairsieve.cli.label; from pairsieve.cli import main; main()"
+        start = "import pairsieve.cli.labels; from pairsieve.cli import main; main()"
         words = ["label", str(folder), "--no-train", "--json"]
         self.process = subprocess.Popen(
             [sys.executable, "-c", start, *words], stdout=subprocess.PIPE, text=True

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import pairsieve.cli.ask_model  # noqa: F401  (adds its command)
+import pairsieve.cli.labels  # noqa: F401  (adds its command)
 from openai_server import Asked, OpenAIServer, Sent, completion
 from pairsieve.campaign import Campaign, create_campaign
 from pairsieve.cli import all_commands

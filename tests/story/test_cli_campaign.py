@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.synthetic import synthetic_questions
 from pairsieve import cli
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.training import Trainer
 from pairsieve.files import locked
-from pairsieve.synthetic import synthetic_questions
 from synthetic_task import begin, picture, synthetic_task
 
 

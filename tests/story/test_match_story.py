@@ -142,36 +142,11 @@ def test_a_new_table_is_matched_by_the_old_model(trained, tmp_path):
         "id,text\na,how do i reset my password\nb,how do i reset my password\nc,old glacier cave\n"
     )
     out = tmp_path / "m.csv"
-    found = called(
-        "match",
-        trained["one"],
-        "--collection",
-        new,
-        "--key",
-        "id",
-        "--text",
-        "text",
-        "--count",
-        1,
-        "--out",
-        out,
-    )
+    like = ("--collection", new, "--key", "id", "--text", "text", "--out", out)
+    found = called("match", trained["one"], *like, "--count", 1)
     assert found["pairs"] == 3 and found["labelled"] == 0
     assert table(out)[0]["left"] == "a"
-    against = called(
-        "match",
-        trained["two"],
-        "--collection",
-        new,
-        "--key",
-        "id",
-        "--text",
-        "text",
-        "--count",
-        2,
-        "--out",
-        out,
-    )
+    against = called("match", trained["two"], *like, "--count", 2)
     assert against["pairs"] == 3 * 60
 
 

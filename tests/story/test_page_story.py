@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 from browser import IN_BROWSER, LONG, Person, check_accessible, pairsieve, served
+from experiments.synthetic import synthetic_questions
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.figures import write_sealed
 from pairsieve.contracts import Answer
 from pairsieve.settings import CAMPAIGN_FILE
 from pairsieve.sources.overlap import FOLDER, OVERLAP_FILE, overlap_writer
-from pairsieve.synthetic import synthetic_questions
 from web_campaign import asked_campaign, asked_triangles
 
 pytest_plugins = ("browser",)

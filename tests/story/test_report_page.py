@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from browser import CHROMIUM, FLAGS, IN_BROWSER, sync_api
+from experiments.synthetic import synthetic_questions
 from pairsieve.campaign import Campaign
 from pairsieve.pairs import AllPairs
 from pairsieve.report.facts import gather
 from pairsieve.report.page import write_report
-from pairsieve.synthetic import synthetic_questions
 from pairsieve.tasks import Collection, Task, save_task
 from pairsieve.tasks.task import one_collection
 from synthetic_task import begin

@@ -154,15 +154,6 @@ def test_what_was_damaged_is_built_again(
     assert half_built(store) == []
 
 
-def test_without_check_only_sizes_are_compared(tmp_path: Path) -> None:
-    store = ArtifactStore(tmp_path)
-    folder = store.get("embeddings", KEY, Builder())
-    flip(folder)
-    assert store.find("embeddings", KEY, check=False) == folder
-    cut(folder)
-    assert store.find("embeddings", KEY, check=False) is None
-
-
 def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
     def build(folder: Path) -> None:
         (folder / "half").write_text("…")

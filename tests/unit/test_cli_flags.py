@@ -17,7 +17,7 @@ import typer
 import pairsieve as ps
 from evaluating import Pairsieve
 from evaluating import runner as make_runner
-from pairsieve.cli import all_commands, ask_model, campaign, evaluate, match, serve
+from pairsieve.cli import all_commands, campaign, evaluate, labels, match, serve
 from pairsieve.cli import data as data_commands
 from pairsieve.cli.flags import command_of, in_flags
 from pairsieve.library.campaigns import Options
@@ -77,7 +77,7 @@ CALLS = [  # command, the functions that get its options by name, the options it
         | {f"{side}_{of}" for side in ("left", "right") for of in ("text", "template", "key")},
     ),
     (
-        ask_model.ask_model,
+        labels.ask_model,
         [ps.ask_language_model, Endpoint],
         {"folder", "as_json", "spend_cap", "price_in", "price_out", "token_cap", "request_cap"},
     ),

@@ -55,6 +55,21 @@ def test_labels_are_kept_whatever_the_cosines_say():
     assert group[0] == group[2] != group[1]
 
 
+def test_one_text_in_the_wrong_group_does_not_keep_two_groups_apart():
+    """Texts at 0, 1, 2 and 3 to 6 degrees; labels say that the one at 2.5 matches none of the latter.
+
+    It joined the first group, as it is near. All labels between the groups are of that text: it goes out.
+    """
+    rows, threshold, space = at_angles(0, 1, 2, 2.5, 4, 5, 6), np.cos(np.radians(10)), AllPairs(7)
+    others = space.ids([3, 3], [5, 6])
+    group = guarded_clusters(rows, above(rows, threshold), threshold, others=others)
+    assert group.tolist() == [0, 0, 0, 1, 0, 0, 0]
+    # Labels of two texts are believed: the groups stay apart.
+    more = np.union1d(others, space.ids([1], [6]))
+    group = guarded_clusters(rows, above(rows, threshold), threshold, others=more)
+    assert not {*group[[1, 3]].tolist()} & {*group[[5, 6]].tolist()}
+
+
 def test_the_representative_is_the_middle_one():
     """Of 0, 10 and 40 degrees, 10 is nearest to the others; a text alone stands for itself."""
     rows = at_angles(0, 10, 40, 180)

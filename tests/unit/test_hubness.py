@@ -11,7 +11,7 @@ from pairsieve.errors import InputError
 from pairsieve.pairs import AllPairs, CrossPairs, pair_rows
 from pairsieve.scan import open_scan
 from pairsieve.scorer import ExactNeighbours, make_corrections
-from pairsieve.scorer.hubness import densities_from_lists, row_lengths
+from pairsieve.scorer.corrections import densities_from_lists, row_lengths
 from pairsieve.search import ExactSearch
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 
 from pairsieve.errors import InputError
-from pairsieve.measure.balanced import best_threshold, pair_measures, question_f1, rank_measures
+from pairsieve.measure.figures import pair_measures, question_f1, rank_measures
 from pairsieve.pairs import pair_ids
 
 # question, score, label: three questions; the third has no answer among its sentences
@@ -45,21 +45,6 @@ def test_pairs_agree_with_scikit_learn(rows: list[tuple[int, int, bool]], thresh
     called = scores >= threshold
     assert found.f1 == pytest.approx(f1_score(labels, called, zero_division=0))
     assert found.accuracy == pytest.approx(accuracy_score(labels, called))
-
-
-def test_best_threshold_worked() -> None:
-    """F1 at 0.9, 0.8, 0.7, 0.6, 0.4, 0.3: 0, 2/5, 4/6, 4/7, 4/8, 6/9: 0.7 and 0.3 tie, the higher wins."""
-    assert best_threshold(SCORE, LABEL) == pytest.approx(0.7)
-    assert best_threshold([0.1, 0.2, 0.3], [1, 0, 0], "accuracy") == np.inf
-
-
-@given(stated)
-def test_best_threshold_is_best(rows: list[tuple[int, int, bool]]) -> None:
-    _, scores, labels = (np.array(column) for column in zip(*rows))
-    best = pair_measures(scores, labels, best_threshold(scores, labels)).f1
-    assert best == pytest.approx(max(pair_measures(scores, labels, s).f1 for s in scores))
-    right = pair_measures(scores, labels, best_threshold(scores, labels, "accuracy")).accuracy
-    assert right == pytest.approx(max(pair_measures(scores, labels, s).accuracy for s in [*scores, np.inf]))
 
 
 def test_clean_questions_worked() -> None:
@@ -119,4 +104,4 @@ def test_bad_input_is_named() -> None:
     with pytest.raises(InputError, match="label 2 at 1 is outside"):
         pair_measures([0.1, 0.2], [1, 2], 0.5)
     with pytest.raises(InputError, match="score 1 is not a number"):
-        best_threshold([0.1, np.nan], [1, 0])
+        pair_measures([0.1, np.nan], [1, 0], 0.5)

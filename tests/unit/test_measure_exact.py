@@ -9,8 +9,7 @@ from sklearn.metrics import average_precision_score
 import pairsieve.scan
 from examples import examples
 from pairsieve.errors import InputError
-from pairsieve.measure.curve import curve_from_scores
-from pairsieve.measure.exact import measure_exactly
+from pairsieve.measure.curve import curve_from_scores, measure_exactly
 from pairsieve.pairs import AllPairs, CrossPairs, pair_rows
 from pairsieve.scan import open_scan, unit_rows
 

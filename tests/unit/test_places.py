@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from pairsieve.cli import all_commands
 from pairsieve.errors import InputError, MissingExtra
-from pairsieve.places import is_url, open_place, written
+from pairsieve.places import _local, open_place, written
 from pairsieve.tasks import load_task
 from pairsieve.tasks.reading import read_table
 
@@ -28,10 +28,10 @@ def bucket():
 
 def test_what_is_a_url() -> None:
     """Path() drops a slash, which must not turn a URL into a path; a drive letter is none."""
-    urls = ["s3://bucket/a.csv", Path("s3://bucket/a.csv"), "memory://x", "file:///tmp/a", "gs://b/c"]
+    urls = ["s3://bucket/a.csv", Path("s3://bucket/a.csv"), "memory://x", "gs://b/c"]
     paths = ["a.csv", "/tmp/a.csv", "C:/texts/a.csv", "odd:name.csv", "./s3:x"]
-    assert [is_url(place) for place in urls] == [True] * 5
-    assert [is_url(place) for place in paths] == [False] * 5
+    assert [_local(place) for place in urls] == [None] * 4
+    assert [_local(place) for place in paths] == [Path(place) for place in paths]
 
 
 @pytest.mark.parametrize("kind", ["memory", "file", "path"])

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.synthetic import synthetic_questions
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, pair_rows
-from pairsieve.reranker import Cuts, Reranker, rerank
+from pairsieve.reranker import Cuts, Reranker, Stack, rerank
 from pairsieve.reranker.features import count_pieces, feature_count
 from pairsieve.reranker.lexical import fit_lexical
 from pairsieve.reranker.linear import fit_linear
@@ -18,7 +19,6 @@ from pairsieve.scorer import Corrections, Scorer, score_matrix, score_space
 from pairsieve.serving.held import HeldTexts
 from pairsieve.serving.index import Index, Query
 from pairsieve.serving.record import Change
-from pairsieve.synthetic import synthetic_questions
 
 CUTS = Cuts(0.3, 0.25)  # some pairs reach either, most reach none
 TEXTS = synthetic_questions(120, seed=3).texts
@@ -56,7 +56,7 @@ def scorer_of(symmetric: bool, cross: Any, reranked: bool, corrections: Correcti
         wide = rng.normal(size=(300, feature_count(2 + bool(cross)))).astype(np.float32)
         models = fit_trees(wide, wide.sum(axis=1) > 0, 0), fit_linear(wide, wide.sum(axis=1) > 0)
         learnt = count_pieces([TEXTS[:60]]), fit_lexical([TEXTS[:60]])
-        reranker = Reranker(*models, *learnt, CUTS, 1.5, 0.7, -0.5, (cross,) if cross else ())
+        reranker = Reranker(*models, *learnt, CUTS, Stack(1.2, 0.5, 0.7, -0.5), (cross,) if cross else ())
     return Scorer(None, corrections or usual, 8.0, -3.0, reranker)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pairsieve.pairs import AllPairs, CrossPairs, PairSpace
 from pairsieve.scan import open_scan
 from pairsieve.scorer import ExactNeighbours, make_corrections, smooth_rows
-from pairsieve.scorer.smoothing import similarity_floor, weights_by_nearness
+from pairsieve.scorer.corrections import similarity_floor, weights_by_nearness
 
 
 def turned(degrees: list[float]) -> np.ndarray:
@@ -27,7 +27,7 @@ def smoothed(space: PairSpace, left: np.ndarray, right: np.ndarray | None = None
     """Rows of both sides, nearest and weights, with the floor of this very collection."""
     finder = ExactNeighbours(open_scan)
     floor = similarity_floor(finder.nearest(space, left, right)["cosine-0"])
-    return smooth_rows(make_corrections(space, 0.0, strength, floor), space, left, right, finder)
+    return smooth_rows(make_corrections(space, 0.0, strength, floor), space, (left, right), finder)
 
 
 def test_how_much_by_hand() -> None:
@@ -61,7 +61,7 @@ def test_the_floor_is_fixed_with_the_scorer_and_not_by_the_collection_it_is_appl
     space, rows = AllPairs(3), turned([0, 10, 90])
     finder = ExactNeighbours(open_scan)
     strict = make_corrections(space, 0.0, 1.0, floor=0.999)
-    assert angles(smooth_rows(strict, space, rows, None, finder)[0]) == pytest.approx([0, 10, 90], abs=1e-4)
+    assert angles(smooth_rows(strict, space, (rows, None), finder)[0]) == pytest.approx([0, 10, 90], abs=1e-4)
 
 
 def test_between_two_collections_a_text_with_many_possible_partners_is_smoothed_more() -> None:

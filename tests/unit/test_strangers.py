@@ -11,9 +11,9 @@ import pytest
 from experiments.bench.strangers import Cell, cells, complaint, list_figures, stored
 from experiments.bench.strangers_page import Summary, as_text, failures, page_text
 from experiments.bench.strangers_tables import TABLES, wrong_answers
+from experiments.synthetic.records import table_of
 from pairsieve.pairs import AllPairs
-from pairsieve.synthetic.records import synthetic_records
-from pairsieve.synthetic.task import records_task
+from pairsieve.synthetic import records_task
 
 
 def a_row(**more: Any) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def a_row(**more: Any) -> dict[str, Any]:
 
 
 def test_f1_is_counted_from_the_file(tmp_path: Path) -> None:
-    task = records_task("names", synthetic_records("names", [3, 1], 0))  # 3 matches
+    task = records_task("names", table_of("names", [3, 1], 0))  # 3 matches
     split = task.splits["all"]
     true = [(int(id) >> 32, int(id) & 0xFFFFFFFF) for id in split.positives]
     other = next((a, b) for a in range(4) for b in range(a + 1, 4) if (a, b) not in true)

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
+from experiments.synthetic import FAMILIES, SyntheticQuestions, jaccard, synthetic_questions
+from experiments.synthetic.phrases import CLOSINGS, OPENINGS, PEOPLE, PLACES, SETTINGS, TIMES, wording
 from pairsieve.errors import InputError
-from pairsieve.synthetic import FAMILIES, SyntheticQuestions, jaccard, synthetic_questions
-from pairsieve.synthetic.phrases import CLOSINGS, OPENINGS, PEOPLE, PLACES, SETTINGS, TIMES, wording
 
 # Digests of the collections as the tables in Python wrote them, before they became a data file.
 SHA256_OF_COLLECTION = {  # (texts, seed): keys, texts, clusters and stated negatives

@@ -7,16 +7,16 @@ import hashlib
 import numpy as np
 import pytest
 
+from experiments.synthetic.records import KINDS, table_of
 from pairsieve.pairs import AllPairs
-from pairsieve.synthetic.records import KINDS, Roughness, group_sizes, synthetic_records
-from pairsieve.synthetic.task import records_task
+from pairsieve.synthetic import Roughness, group_sizes, records_task
 
 CLEAN = Roughness(identical=0, typo=0, abbreviated=0, reordered=0, missing=0, near_misses=0)
-SHA256_OF_CITATIONS = "c94170e70343c510b4d590e955463afbd6dbd4c5120342c84ba00967f086937f"
+SHA256_OF_CITATIONS = "4031feb0443db60fec14f33a4c2eae0055f49b3a695060f25b5797e105b1bd0d"
 
 
 def test_a_seed_gives_the_same_table_everywhere() -> None:
-    texts = synthetic_records("citations", group_sizes(200, {5: 0.5}), 0).texts()
+    texts = table_of("citations", group_sizes(200, {5: 0.5}), 0).texts()
     assert hashlib.sha256("\n".join(texts).encode()).hexdigest() == SHA256_OF_CITATIONS
 
 
@@ -28,14 +28,14 @@ def test_sizes_of_groups_add_up() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_the_sizes_asked_for_and_no_empty_text(kind: str) -> None:
-    table = synthetic_records(kind, [7, 3, 1, 1], 2)
+    table = table_of(kind, [7, 3, 1, 1], 2)
     assert np.bincount(table.entity).tolist() == [7, 3, 1, 1]
     assert list(table.columns) == list(KINDS[kind].fields)
     assert all(text.strip(" |") for text in table.texts())
 
 
 def test_without_roughness_records_of_an_entity_differ_in_capitals_alone() -> None:
-    table = synthetic_records("people", [5] * 20, 1, CLEAN)
+    table = table_of("people", [5] * 20, 1, CLEAN)
     for number in range(20):
         rows = np.flatnonzero(table.entity == number).tolist()
         assert len({table.texts()[row].lower() for row in rows}) == 1
@@ -43,7 +43,7 @@ def test_without_roughness_records_of_an_entity_differ_in_capitals_alone() -> No
 
 def test_the_share_of_copies_is_the_one_asked_for() -> None:
     for share in (0.0, 0.7):
-        table = synthetic_records("products", [8] * 200, 1, Roughness(identical=share, typo=0.6, missing=0.5))
+        table = table_of("products", [8] * 200, 1, Roughness(identical=share, typo=0.6, missing=0.5))
         distinct = len(set(table.texts())) / len(table.entity)
         # Seven of eight records may be copies; some records are equal by chance.
         assert 0.8 * (1 - share * 7 / 8) < distinct <= 1 - share * 7 / 8 + 0.05
@@ -51,7 +51,7 @@ def test_the_share_of_copies_is_the_one_asked_for() -> None:
 
 def test_a_near_miss_shares_most_fields_and_is_no_match() -> None:
     rough = Roughness(identical=0, typo=0, abbreviated=0, reordered=0, missing=0, near_misses=1.0)
-    table = synthetic_records("people", [1] * 50, 1, rough)
+    table = table_of("people", [1] * 50, 1, rough)
     assert len(set(table.texts())) == 50
     assert len({street.lower() for street in table.columns["street"]}) == 1  # one family, one address
     assert len(records_task("people", table).splits["all"].positives) == 0
@@ -61,16 +61,14 @@ def test_a_near_miss_shares_most_fields_and_is_no_match() -> None:
     ("script", "first", "last"), [("cyrillic", "а", "я"), ("greek", "α", "ω"), ("chinese", "一", "龥")]
 )
 def test_words_are_of_the_script_asked_for(script: str, first: str, last: str) -> None:
-    letters = [
-        c for text in synthetic_records("names", [1] * 50, 1, CLEAN, script).texts() for c in text.lower()
-    ]
+    letters = [c for text in table_of("names", [1] * 50, 1, CLEAN, script).texts() for c in text.lower()]
     letters = [letter for letter in letters if letter.isalpha()]
     assert letters
     assert all(first <= letter <= last for letter in letters)
 
 
 def test_the_task_holds_every_pair_of_an_entity() -> None:
-    table = synthetic_records("names", [3, 2, 1], 4)
+    table = table_of("names", [3, 2, 1], 4)
     task = records_task("names", table)
     left, right = np.triu_indices(6, 1)
     same = table.entity[left] == table.entity[right]

@@ -88,7 +88,7 @@ def test_a_key_and_one_text_have_no_fields(tmp_path: Path) -> None:
 
 def test_all_columns_are_the_text_where_none_is_named(tmp_path: Path) -> None:
     texts = tables_task(books(tmp_path), key="id").splits["all"].left.texts
-    assert texts[1] == "Emma (novel) | J. Austen | 9"
+    assert texts[1] == "Emma (novel) | J. Austen |  | 9 |  | "
     assert tables_task(books(tmp_path), key="id", text=["all"]).splits["all"].left.texts == texts
 
 

@@ -73,13 +73,13 @@ def test_typed_cells_become_text(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "t.parquet")
     split = tables_task(tmp_path / "t.parquet", key="id", text=["text", "more"]).splits["all"]
     assert split.left.keys == ("1", "2")
-    assert split.left.texts == ("10 | true", "20")
+    assert split.left.texts == ("10 | true", "20 | ")
 
 
 def test_columns_joined_and_templates(tmp_path: Path) -> None:
     path = write(tmp_path / "b.csv", "id,title,author\n1,Emma,Austen\n2,Beowulf,\n")
     joined = tables_task(path, text=["title", "author"]).splits["all"]
-    assert joined.left.texts == ("Emma | Austen", "Beowulf")
+    assert joined.left.texts == ("Emma | Austen", "Beowulf | ")
     made = tables_task(path, template="{title} {{by}} {author}").splits["all"]
     assert made.left.texts == ("Emma {by} Austen", "Beowulf {by} ")
 

@@ -103,6 +103,20 @@ def calibrate(
     return Calibration(centre, float(height), float(np.exp(above)), float(np.exp(below)), len(y))
 
 
+def expected_rates(curve: Calibration, log_odds: Floats, counts: ArrayLike) -> Floats:
+    """(g,) mean probability of the unlabelled pairs at each of descending log-odds, for sums over all pairs.
+
+    Of the millions far below the centre no label tells, and many of them lie at nearly the same log-odds.
+    There the rate falls at least like rank^-`THINNING`, as it does where a scorer ranks: else what the curve
+    leaves them would add up to more matches than there are.
+    """
+    rank = np.cumsum(np.asarray(counts, np.float64))
+    start = max(float(rank[max(int(np.searchsorted(-log_odds, -curve.centre)) - 1, 0)]), 1.0)
+    highest = sigmoid(np.array(curve.height)) * np.maximum(rank / start, 1.0) ** -THINNING
+    rates: Floats = np.where(log_odds < curve.centre, highest, 1.0)
+    return np.minimum(curve.probabilities(log_odds), rates)
+
+
 def _rank_slope(population: tuple[ArrayLike, ArrayLike], centre: float) -> float:
     """Steps of log rank per unit of log-odds, from the centre down to the last tenth of the pairs."""
     z, counts = np.asarray(population[0], np.float64), np.asarray(population[1], np.float64)

@@ -3,8 +3,9 @@
     DIR/campaign.toml     the settings          DIR/artifacts/   selections, models, embeddings
     DIR/ledger.sqlite     questions, answers    DIR/rounds/      the figures of each round
 
-`creating.py` makes the folder, `loop.py` does the rounds, `view.py` is what a strategy sees of one,
-`checks.py` refuses settings that cannot work, `figures.py` keeps what was measured.
+`creating.py` makes the folder and refuses settings that cannot work, `loop.py` does the rounds,
+`selecting.py` chooses their pairs, `questions.py` has what else is asked or need not be, `figures.py` keeps
+what was measured.
 """
 
 from pairsieve.campaign.creating import create_campaign

@@ -1,16 +1,20 @@
-"""Creates a campaign folder, with what is left out filled in from the task."""
+"""Creates a campaign folder, and refuses settings that do not fit the task before a label is bought."""
 
 from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pairsieve.campaign.checks import check_settings
-from pairsieve.campaign.loop import Campaign
-from pairsieve.errors import SettingsError
+from pairsieve.advice import parse_stop_rule
+from pairsieve.errors import PoolExhausted, SettingsError, nearest
 from pairsieve.settings import CAMPAIGN_FILE, PAPER_SCHEDULE, CampaignSettings, portable_task, save_settings
+from pairsieve.strategies import strategy_named
 from pairsieve.tasks import Task, load_task, save_task
+from pairsieve.transitivity import check_transitive
+
+if TYPE_CHECKING:
+    from pairsieve.campaign.loop import Campaign
 
 TASK_FOLDER = "task"  # of a task that came from memory, in the campaign's folder
 
@@ -20,6 +24,8 @@ def create_campaign(folder: Path, task: Task | Path, **settings: Any) -> Campaig
 
     task: its folder; or a task in memory, which is saved in the campaign's folder.
     """
+    from pairsieve.campaign.loop import Campaign
+
     if (folder / CAMPAIGN_FILE).exists():
         go_on = f"Go on with: pairsieve run {folder}, or choose another folder."
         raise SettingsError(f"{folder} already holds a campaign. {go_on}")
@@ -48,3 +54,38 @@ def create_campaign(folder: Path, task: Task | Path, **settings: Any) -> Campaig
         save_task(task, task_folder)
     save_settings(folder / CAMPAIGN_FILE, checked)
     return Campaign(folder)
+
+
+def check_settings(settings: CampaignSettings, task: Task) -> None:
+    """An error in words unless splits, strategy, learner, encoder and budget fit the task and each other."""
+    from pairsieve.models import LEARNERS, encoder_named
+
+    for name in (settings.split, *settings.measure_splits):
+        if name not in task.splits:
+            raise SettingsError(f"task {task.name!r} has no split {name!r}. {nearest(name, task.splits)}.")
+    strategy_named(settings.strategy)
+    if settings.learner not in LEARNERS:
+        raise SettingsError(f"unknown learner {settings.learner!r}. {nearest(settings.learner, LEARNERS)}.")
+    encoder_named(settings.encoder, settings.max_length)
+    space = task.splits[settings.split].space
+    if settings.separate_encoders and space.symmetric:
+        raise SettingsError(
+            f"separate_encoders is set, and {settings.split} has one collection whose pairs have no left and "
+            "right. Leave it out, or make the task with two collections."
+        )
+    if settings.left_prefix != settings.right_prefix and space.symmetric:
+        raise SettingsError(
+            f"left_prefix {settings.left_prefix!r} and right_prefix {settings.right_prefix!r} differ, and "
+            f"{settings.split} has one collection: each of its texts stands left in some pairs and right in "
+            "others. Set both to the same text, or make the task with two collections."
+        )
+    if settings.transitivity:
+        check_transitive(space)
+    if settings.stop_when:
+        parse_stop_rule(settings.stop_when)
+    budget = settings.schedule.budget()
+    if budget > space.size:
+        raise PoolExhausted(
+            f"the schedule asks for {budget:,} distinct pairs, {space.size:,} are in {settings.split}. "
+            "Lower `labels`, or `first_batch`, `growth` or `rounds`."
+        )

@@ -74,25 +74,9 @@ def round_line(row: dict[str, Any]) -> str:
 
 # What of the settings decides the scorer of a round, given its labels.
 DECIDING = (
-    *(
-        "split",
-        "encoder",
-        "left_prefix",
-        "right_prefix",
-        "max_length",
-        "separate_encoders",
-        "learner",
-        "recipe",
-    ),
-    *(
-        "hubness_correction",
-        "neighbour_smoothing",
-        "reranker",
-        "learning_rate",
-        "search",
-        "neighbours",
-        "seed",
-    ),
+    *("split", "encoder", "left_prefix", "right_prefix", "max_length", "separate_encoders"),
+    *("learner", "recipe", "hubness_correction", "neighbour_smoothing", "reranker"),
+    *("learning_rate", "search", "neighbours", "seed"),
 )
 
 

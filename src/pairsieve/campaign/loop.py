@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pairsieve.advice import Advice, SavedSelection, advise_after, stop_reason
-from pairsieve.advice.features import frozen_rows, similarity_features
+from pairsieve.advice import Advice, advise, parse_stop_rule
 from pairsieve.artifacts import ArtifactStore, labels_digest, load_array
 from pairsieve.audit.run import ScoredSplit
-from pairsieve.campaign import measuring
-from pairsieve.campaign.checks import check_settings
+from pairsieve.campaign import questions
+from pairsieve.campaign.creating import check_settings
 from pairsieve.campaign.figures import (
     changed_settings,
     read_sealed,
@@ -28,7 +27,6 @@ from pairsieve.campaign.figures import (
     settings_digest,
     write_sealed,
 )
-from pairsieve.campaign.inference import infer_labels, unaskable_pairs
 from pairsieve.campaign.notebook import campaign_html
 from pairsieve.campaign.scoring import SplitScorer, Stopwatch
 from pairsieve.campaign.selecting import selection_folder, selection_info
@@ -214,39 +212,31 @@ class Campaign:
             if message := self._stale_message():
                 say(message)
             while True:
-                step = self._next()
+                step = self.step()
                 if step.name == "choose":
-                    if reason := self._stops_before(step.round):
-                        return Step("stopped", step.round - 1, reason=reason)
                     self._draw(step.round)
-                    selection = self.selection(step.round, self._unaskable(None))
-                    advice = self._advise(step.round - 1, selection) if step.round > 1 else None
-                    if advice and (reason := self._stop_reason(advice)):
-                        return Step("stopped", step.round - 1, reason=reason)
-                    self._ask(step.round, selection)
+                    self._ask(step.round, self.selection(step.round, self._unaskable(None)))
                 elif step.name == "label":
                     self._answer(step.round)
-                    if self._next().name == "label":
-                        return self._next()
+                    if self.step().name == "label":
+                        return self.step()
                 elif step.name == "train":
                     self._watch.seconds.clear()
                     say(round_line(self._measure(step.round)))
                 else:
-                    self._advise(step.round, None)
                     return step
 
     def step(self) -> Step:
-        """What comes next, without doing it."""
-        step = self._next()
-        if step.name == "choose" and step.round > 1:
-            advice = read_sealed(self._round_file("advice", step.round - 1))
-            if advice and (reason := self._stop_reason(Advice.from_json(advice))):
-                return Step("stopped", step.round - 1, reason=reason)
+        """What comes next, without doing it; `stopped` where a stop rule holds before the next batch."""
+        figures = self.figures()
+        measured = figures.keys() - self.stale_rounds().keys()
+        step = next_step(self._counts(), measured, self.settings.schedule.rounds)
+        before = step.round - 1
+        if step.name == "choose" and before and self.settings.stop_when and not self._is_drawn(step.round):
+            rule, advice = parse_stop_rule(self.settings.stop_when), self.advice(before, figures)
+            if reason := rule.reason(figures[before], advice):
+                return Step("stopped", before, reason=reason)
         return step
-
-    def _next(self) -> Step:
-        measured = self.figures().keys() - self.stale_rounds().keys()
-        return next_step(self._counts(), measured, self.settings.schedule.rounds)
 
     # ── one round: choose, ask, train, measure, advise ──────────────────────────────────────────
 
@@ -254,7 +244,7 @@ class Campaign:
         """The folder of the pairs chosen for a round, with what the model that chose them said before."""
         if unaskable is None:
             drawn = self.ledger.questions(round, "audit")
-            mine = [name.startswith(measuring.NAME) for name in drawn.strategy]
+            mine = [name.startswith(questions.NAME) for name in drawn.strategy]
             unaskable = np.union1d(self._unaskable(round - 1), drawn.ids[np.array(mine, bool)])
         labels = self.labels(round - 1)
         shares = [
@@ -262,26 +252,22 @@ class Campaign:
             for count in self.ledger.counts()
             if 1 < count.round < round and count.labelled
         ]
-        return selection_folder(self.trainer, self.settings, labels, round, unaskable, shares)
-
-    def _stops_before(self, round: int) -> str:
-        """The stop rule that holds before a round, in words; asked before anything of it is drawn."""
-        asked = round > 1 and self.settings.stop_when and self.settings.measuring_labels(round)
-        if not asked or measuring.is_drawn(self.ledger, round):
-            return ""
-        return self._stop_reason(self._advise(round - 1, self.selection(round, self._unaskable(None))))
+        return selection_folder(self.trainer, labels, round, unaskable, shares)
 
     def _draw(self, round: int) -> None:
         """Ask the measuring share of a round, before its pairs are chosen: these are other ones."""
         count = self.settings.measuring_labels(round)
-        if count and not measuring.is_drawn(self.ledger, round):
+        if count and not self._is_drawn(round):
             scored = self._scored_split(round - 1)
-            measuring.draw_measuring(self.ledger, self.split, scored, round, count, self.settings.seed)
+            questions.draw_measuring(self.ledger, self.split, scored, round, count, self.settings.seed)
+
+    def _is_drawn(self, round: int) -> bool:
+        return bool(self.settings.measuring_labels(round)) and questions.is_drawn(self.ledger, round)
 
     def _counts(self) -> list[RoundCount]:
         """Where each round stands."""
         measures = any(map(self.settings.measuring_labels, range(1, self.settings.schedule.rounds + 1)))
-        return measuring.counts_with_measuring(self.ledger) if measures else self.ledger.counts()
+        return questions.counts_with_measuring(self.ledger) if measures else self.ledger.counts()
 
     def _scored_split(self, round: int) -> ScoredSplit:
         scored = self.score(self.split, round)
@@ -302,7 +288,7 @@ class Campaign:
 
     def _unaskable(self, through: int | None) -> Ids:
         """Pairs that need not be asked: asked up to a round, or following from its labels."""
-        return unaskable_pairs(self.ledger, self.split.space, self.settings.transitivity, through)
+        return questions.unaskable_pairs(self.ledger, self.split.space, self.settings.transitivity, through)
 
     def _ask(self, round: int, selection: Path) -> None:
         """Write the questions of a round to the ledger."""
@@ -324,16 +310,16 @@ class Campaign:
         size = max(1, len(everything) // 8) if self.settings.transitivity else max(1, len(everything))
         for first in range(0, len(everything), size):  # fixed parts: a resumed run asks the same
             if self.settings.transitivity:
-                infer_labels(self.ledger, self.split.space, round)
+                questions.infer_labels(self.ledger, self.split.space, round)
             for source in self.sources():
                 waiting = self.ledger.open_questions(round, "train")
                 batch = waiting[np.isin(waiting, everything[first : first + size])]
                 if len(batch):
                     self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
         if self.settings.transitivity:
-            infer_labels(self.ledger, self.split.space, round)
+            questions.infer_labels(self.ledger, self.split.space, round)
         for source in self.sources() if self.settings.measuring_labels(round) else []:
-            if len(batch := measuring.open_measuring(self.ledger, round)):
+            if len(batch := questions.open_measuring(self.ledger, round)):
                 self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
 
     def sources(self) -> list[LabelSource]:
@@ -380,33 +366,14 @@ class Campaign:
         if self.settings.measuring_labels(round):
             with self._watch.timed("measure"):
                 own = self._scored_split(round)
-                row["estimated"] = measuring.estimated_figures(self.ledger, own, round, self.settings.seed)
+                row["estimated"] = questions.estimated_figures(self.ledger, own, round, self.settings.seed)
         write_sealed(self._round_file("round", round), row)
         return row
 
-    def _advise(self, round: int, coming: Path | None) -> Advice:
-        """Write what is to be said after a round, `coming` being the selection of the next one."""
-        written = read_sealed(self._round_file("advice", round))
-        if coming is None and written is not None and written.get("rests_on") == self._labels_digest(round):
-            return Advice.from_json(written)
-        points = ((row["labels"], row.get("average_precision")) for row in self._rows())
-        curve = [(labels, ap["value"]) for labels, ap in points if ap]
-        chosen = [SavedSelection.load(self.selection(n)) for n in range(1, round + 1)]
-        ahead = None if coming is None else SavedSelection.load(coming)
-        batches = replace(self.settings.schedule, rounds=round + 1).batches()
-        split = self.split
-        frozen = frozen_rows(self._shared, self.trainer.learner.encoder, split)
-        texts = (split.left.texts, split.right.texts)
-        features = partial(similarity_features, split.space, texts, frozen=frozen)
-        labels = self.ledger.labels(through=round)
-        advice = advise_after(split.space, *labels, chosen, ahead, batches[round], curve, features)
-        if written != advice.as_json():  # a resumed run says the same
-            write_sealed(self._round_file("advice", round), advice.as_json())
-        return advice
-
-    def _stop_reason(self, advice: Advice) -> str:
-        """The stop rule that holds after a round, in words; empty where none does."""
-        return stop_reason(self.settings.stop_when, self._rows(), advice)
+    def advice(self, round: int, figures: dict[int, dict[str, Any]]) -> Advice:
+        """What `figures` up to a measured round say about going on."""
+        rows = [row for number, row in sorted(figures.items()) if number <= round]
+        return advise(rows, replace(self.settings.schedule, rounds=round + 1).batches()[round])
 
     # ── what stands in the folder ───────────────────────────────────────────────────────────────
 
@@ -414,10 +381,6 @@ class Campaign:
         """The figures of each measured round; a torn or altered file counts as not measured."""
         read = (read_sealed(path) for path in sorted((self.folder / "rounds").glob("round-*.json")))
         return {row["round"]: row for row in read if row is not None}
-
-    def _rows(self) -> list[dict[str, Any]]:
-        """The figures of measured rounds, in order."""
-        return [row for _, row in sorted(self.figures().items())]
 
     def stale_rounds(self) -> dict[int, str]:
         """Measured rounds whose figures are of other labels or settings than stand here now: round -> why."""
@@ -468,9 +431,10 @@ class Campaign:
             row |= {k: v for k, v in figures.get(count.round, {}).items() if k not in row}
             if count.round in stale:
                 row["stale"] = stale[count.round]  # the next run makes the figures anew
-            for name in ("advice", "audit"):
-                if sealed := read_sealed(self._round_file(name, count.round)):
-                    row[name] = sealed
+            if count.round in figures:
+                row["advice"] = self.advice(count.round, figures).as_json()
+            if audit := read_sealed(self._round_file("audit", count.round)):
+                row["audit"] = audit
             rounds.append(row)
         named = ("task", "split", "strategy", "encoder", "learner", "seed")
         states = {"finished": "finished", "stopped": "stopped", "label": "waiting"}

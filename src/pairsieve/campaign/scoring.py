@@ -23,9 +23,9 @@ from pairsieve.scorer.corrections import (
     Memo,
     NeighbourFinder,
     correct_rows,
+    densities_from_lists,
     smooth_rows,
 )
-from pairsieve.scorer.hubness import densities_from_lists
 from pairsieve.settings import CampaignSettings
 from pairsieve.tasks import Collection, Split
 
@@ -92,11 +92,15 @@ class SplitScorer:
     def _read(self, split: Split, reranker: Reranker | None) -> ReadTexts:
         """The texts of a split as read under a re-ranker's rarities; the last of each split are kept."""
         from pairsieve.reranker import read_texts
+        from pairsieve.reranker.fields import find_layout
 
         kept = self._texts.get(split.name)
         if kept is None or (reranker and kept.vocabulary.digest != reranker.vocabulary.digest):
-            given = (reranker.vocabulary, reranker.lexical) if reranker else (None, None)
-            kept = read_texts(split.space, (split.left.texts, split.right.texts), *given)
+            texts = split.left.texts, split.right.texts
+            if reranker:
+                kept = read_texts(split.space, texts, reranker.vocabulary, reranker.lexical)
+            else:
+                kept = read_texts(split.space, texts, layout=find_layout(split.left, split.right))
             self._texts[split.name] = kept
         return kept
 
@@ -104,7 +108,7 @@ class SplitScorer:
         """The corrected rows of a split alone, where no scan is needed."""
         rows = self.unit_rows(scorer.matcher, split, model)
         finder, memo = self._finder(split, model), self._memo(scorer, split, model, scorer.matcher)
-        return correct_rows(scorer.corrections, split.space, *rows, finder, memo)
+        return correct_rows(scorer.corrections, split.space, rows, finder, memo)
 
     def nearest(self, matcher: Matcher, model: str) -> Arrays:
         """The nearest of each text of the asked split and its cosine, by plain rows."""
@@ -124,7 +128,7 @@ class SplitScorer:
             return NeighbourSearch.exact(scan, settings.neighbours)
         finder, memo = self._finder(self.own, model), self._memo(scorer, self.own, model, scorer.matcher)
         unit = self.unit_rows(scorer.matcher, self.own, model)
-        left, right, *_ = smooth_rows(scorer.corrections, space, *unit, finder, memo)
+        left, right, *_ = smooth_rows(scorer.corrections, space, unit, finder, memo)
         columns, scores = self._index_lists((left, right), model)
         rng = generator_for(settings.seed, round, "recall")
         recall = neighbour_recall(
@@ -140,13 +144,9 @@ class SplitScorer:
 
     def open_scan(self, space: PairSpace, left: Rows, right: Rows | None, lengths: bool) -> Scan:
         """A scan of rows, here or by the shards of a cluster."""
-        from pairsieve import distributed
-        from pairsieve.scan import open_scan
+        from pairsieve.distributed import open_scan
 
-        device = self.settings.device
-        if self.shards is None:
-            return open_scan(space, left, right, device=device, lengths=lengths)
-        return distributed.open_scan(self.shards, space, left, right, device=device, lengths=lengths)
+        return open_scan(self.shards, space, left, right, device=self.settings.device, lengths=lengths)
 
     def forget_rows(self, model: str, splits: list[Split]) -> None:
         """Drop what a round's own encoder embedded; it can be made again."""
@@ -158,16 +158,12 @@ class SplitScorer:
     # ── keys and neighbours ─────────────────────────────────────────────────────────────────────
 
     def _rows(self, matcher: Matcher, texts: Collection, side: str, model: str) -> Rows:
-        from pairsieve import distributed
-        from pairsieve.models import cached_embeddings
+        from pairsieve.distributed import cached_embeddings
 
         key, store = self._rows_key(matcher, texts, side, model)
         with self.watch.timed("embed"):
             encoder = matcher.encoder_for(side)
-            if self.shards is None:
-                rows = cached_embeddings(store, key, encoder, texts.texts, side)
-            else:
-                rows = distributed.cached_embeddings(self.shards, store, key, encoder, texts.texts, side)
+            rows = cached_embeddings(self.shards, store, key, encoder, texts.texts, side)
             return matcher.transform(rows, side)
 
     def _rows_key(
@@ -225,16 +221,13 @@ class SplitScorer:
         self, space: PairSpace, left: Rows, right: Rows | None, count: int
     ) -> tuple[NDArray[np.int64], Rows]:
         """Up to `count` neighbours of each row by the index of the settings, and their cosines."""
-        from pairsieve import distributed
+        from pairsieve.distributed import index_neighbours
         from pairsieve.scan import unit_rows
-        from pairsieve.search import index_neighbours
 
         one = unit_rows(left)
         other = one if right is None else unit_rows(right)
         count = min(count, space.shape[1] - space.symmetric)
-        if self.shards is None:
-            return index_neighbours(space, one, other, count, self.settings.search)
-        return distributed.index_neighbours(self.shards, space, one, other, count, self.settings.search)
+        return index_neighbours(self.shards, space, one, other, count, self.settings.search)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,42 +1,51 @@
-"""Chooses the pairs of a round by its strategy; the choice is an artifact, so a resumed run asks the same."""
+"""Chooses the pairs of a round by its strategy; the choice is an artifact, so a resumed run asks the same.
+
+`View` is all that a strategy sees of a round.
+"""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pairsieve.advice import save_scores
 from pairsieve.artifacts import array_digest, save_array
 from pairsieve.campaign.figures import read_json
 from pairsieve.campaign.training import Labels, Trainer, correction_strengths
-from pairsieve.campaign.view import View
 from pairsieve.contracts import Selection, generator_for
-from pairsieve.errors import SettingsError
+from pairsieve.errors import InputError, SettingsError
 from pairsieve.pairs import Ids, PairSpace, ScoredPairs, is_member
+from pairsieve.reranker.features import normalised
 from pairsieve.scorer import Scorer
 from pairsieve.search import PairSearch
 from pairsieve.settings import CampaignSettings
 from pairsieve.strategies import strategy_named
+from pairsieve.tasks import Split
+
+if TYPE_CHECKING:
+    from pairsieve.search import Found
+
+MARGIN = 2.0  # log-odds by which a boundary learned from few labels is often off
+
+SearchOf = Callable[[bool], tuple[PairSearch, Scorer]]
 
 
 def selection_folder(
-    trainer: Trainer,
-    settings: CampaignSettings,
-    labels: Labels,
-    round: int,
-    unaskable: Ids,
-    shares: list[float],
+    trainer: Trainer, labels: Labels, round: int, unaskable: Ids, shares: list[float]
 ) -> Path:
     """The folder of a round's pairs (`ids.npy`, `selection.json`), chosen by the scorer of `labels`.
 
     Where they are not chosen yet, the scorer is trained first: a strategy only asks it. shares: of matches
     in the batches of rounds 2 up to the last.
     """
+    settings = trainer.settings
     key = {
         "task": settings.task_fingerprint,
         "split": settings.split,
@@ -53,7 +62,7 @@ def selection_folder(
     }
     if trainer.store.find("selection", key) is None:
         trainer.scorer(labels)
-    build = partial(_select, trainer, settings, labels, round, unaskable, shares)
+    build = partial(_select, trainer, labels, round, unaskable, shares)
     return trainer.store.get("selection", key, build)
 
 
@@ -63,15 +72,9 @@ def selection_info(folder: Path) -> dict[str, Any]:
 
 
 def _select(
-    trainer: Trainer,
-    settings: CampaignSettings,
-    labels: Labels,
-    round: int,
-    unaskable: Ids,
-    shares: list[float],
-    folder: Path,
+    trainer: Trainer, labels: Labels, round: int, unaskable: Ids, shares: list[float], folder: Path
 ) -> None:
-    began = time.perf_counter()
+    settings, began = trainer.settings, time.perf_counter()
     trainer.scores.watch.seconds.clear()
     strategy = strategy_named(settings.strategy)
     if round == 1 and strategy.needs_model:
@@ -94,6 +97,7 @@ def _select(
 
     boundary = _boundary(settings, trainer.learner.name, shares)
     varied = settings.recipe == "best"
+    margin = 0.0 if trainer.learner.name == "full" else MARGIN  # that one moves its boundary by the batches
     view = View(
         trainer.split,
         settings.task,
@@ -103,6 +107,7 @@ def _select(
         boundary,
         labels.values,
         varied,
+        margin,
         reranked,
         trainer.lexical_search,
     )
@@ -111,9 +116,6 @@ def _select(
     _check(strategy.name, chosen, budget, unaskable, trainer.split.space)
     embed = trainer.scores.watch.seconds.get("embed", 0.0)
     save_array(folder / "ids.npy", chosen.ids)
-    by_model = view.by_model()
-    if by_model is not None and hasattr(by_model[0], "counts"):
-        save_scores(folder, by_model[0], chosen.ids, unaskable)
     if chosen.inclusion_probability is not None:
         save_array(folder / "chance.npy", chosen.inclusion_probability)
     info = {
@@ -151,3 +153,113 @@ def _check(name: str, chosen: Selection, budget: int, unaskable: Ids, space: Pai
             f"strategy {name!r} broke its contract: wanted {budget:,} distinct unasked pairs of the "
             f"space, got {len(ids):,}. Run pairsieve.testing.check_strategy on it."
         )
+
+
+# ── what a strategy sees ─────────────────────────────────────────────────────────────────────────
+
+
+class View:
+    """The `RoundView` of a campaign."""
+
+    def __init__(
+        self,
+        split: Split,
+        where: str,
+        search_of: SearchOf,
+        round: int,
+        asked: Ids,
+        boundary: float = 0.0,
+        labels: NDArray[np.bool_] | None = None,
+        varied: bool = False,
+        margin: float = 0.0,
+        reranked: Callable[[], ScoredPairs | None] = lambda: None,
+        lexical: Callable[[], PairSearch | None] = lambda: None,
+    ) -> None:
+        """`search_of(pretrained)`: the search by the newest bi-encoder, or by the encoder as it came.
+
+        `reranked()`: the candidates with the scorer's log-odds, None where it has no re-ranker. `lexical()`:
+        the search by the mean of the encoder's and the lexical cosine, None where there is none.
+        """
+        self._split, self._where, self._search_of = split, where, search_of
+        self._reranked, self._lexical = reranked, lexical
+        self.round, self.asked, self.boundary, self.varied = round, asked, boundary, varied
+        self.margin = margin
+        self.labels = np.empty(0, bool) if labels is None else labels
+        self._numbers: tuple[Ids, Ids] | None = None
+        self.searched: dict[str, Any] | None = None  # how the last search was made, and its recall
+        self._searches: dict[bool, tuple[PairSearch, Scorer]] = {}
+
+    @property
+    def space(self) -> PairSpace:
+        return self._split.space
+
+    def best(self, count: int) -> ScoredPairs:
+        return self._best(count, pretrained=self.round == 1)
+
+    def closest(self, logit: float, count: int, fewest: int | None = None) -> ScoredPairs:
+        reranked = self._reranked() if self.round > 1 else None
+        if reranked is not None:
+            found = reranked.without(self.asked).closest(logit, count)
+            self.searched = {"method": f"re-ranker over {len(reranked):,} candidates", "recall": None}
+            if len(found) >= (count if fewest is None else fewest):
+                return found
+        search, scorer = self._search(self.round == 1)
+        # No cosine lies beyond 2: there the closest are the best, which is right for a model without a match.
+        centre = float(np.clip(scorer.score_of(logit), -2, 2))
+        return self._log_odds(search.closest(centre, count, self.asked, fewest), scorer)
+
+    def rankings(self, count: int) -> list[Ids]:
+        search, _ = self._search(True)
+        lexical = self._lexical()
+        found: list[Ids] = []
+        for one in [search] if lexical is None else [search, lexical]:
+            best = one.best(count, self.asked, fewest=0)
+            if not found:
+                self.searched = {"method": best.method, "recall": best.recall.as_json()}
+            found.append(best.pairs.ids[np.argsort(-best.pairs.scores, kind="stable")])
+        return found
+
+    def text_numbers(self) -> tuple[Ids, Ids]:
+        if self._numbers is None:
+            place: dict[str, int] = {}
+            sides = [
+                np.array([place.setdefault(normalised(text), len(place)) for text in side.texts], np.int64)
+                for side in (self._split.left, self._split.right)
+            ]
+            self._numbers = sides[0], sides[1]
+        return self._numbers
+
+    def static(self, count: int) -> ScoredPairs:
+        return self._best(count, pretrained=True)
+
+    def stated(self) -> tuple[Ids, NDArray[np.bool_]]:
+        split = self._split
+        if len(split.stated_negatives) == 0:
+            remedy = "Choose another strategy or seed set, or make the task with labelled pairs"
+            what = f"split {split.name!r} states no negative pairs"
+            raise InputError(what, where=self._where, remedy=remedy)
+        ids = np.union1d(split.positives, split.stated_negatives)
+        free = ids[~is_member(ids, self.asked)]
+        return free, is_member(free, split.positives)
+
+    def oracle(self) -> Ids:
+        split = self._split
+        if not split.has_truth:
+            why = "stratified sampling assumes that every positive is known"
+            what, remedy = f"split {split.name!r} has no truth", "Choose another one, such as uncertainty"
+            raise InputError(what, where=self._where, why=why, remedy=remedy)
+        return split.positives
+
+    def _search(self, pretrained: bool) -> tuple[PairSearch, Scorer]:
+        if pretrained not in self._searches:
+            self._searches[pretrained] = self._search_of(pretrained)
+        return self._searches[pretrained]
+
+    def _best(self, count: int, pretrained: bool) -> ScoredPairs:
+        search, scorer = self._search(pretrained)
+        return self._log_odds(search.best(count, self.asked), scorer)
+
+    def _log_odds(self, found: Found, scorer: Scorer) -> ScoredPairs:
+        self.searched = {"method": found.method, "recall": found.recall.as_json()}
+        log_odds = scorer.log_odds(found.pairs.scores)
+        return replace(found.pairs, scores=log_odds.astype(np.float32))

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,7 @@ from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
 from pairsieve.pairs import Ids, pair_rows
 from pairsieve.scorer import Corrections, ExactNeighbours, Scorer, correct_rows, make_corrections
-from pairsieve.scorer.hubness import STRENGTH as HUBNESS_STRENGTH
-from pairsieve.scorer.smoothing import STRENGTH as SMOOTHING_STRENGTH
-from pairsieve.scorer.smoothing import similarity_floor
+from pairsieve.scorer.corrections import HUBNESS_STRENGTH, SMOOTHING_STRENGTH, similarity_floor
 from pairsieve.settings import CampaignSettings
 from pairsieve.tasks import Split
 
@@ -115,7 +114,7 @@ class Trainer:
         texts = self.split.left.texts, self.split.right.texts
         frozen = self.frozen_rows()
         began = time.perf_counter()
-        self.learner.fit(*texts, labels.ids, labels.values, rng, frozen).save_learned(folder)
+        self.learner.fit(texts, labels.ids, labels.values, rng, frozen).save_learned(folder)
         (folder / "seconds.json").write_text(json.dumps({"train": time.perf_counter() - began}))
 
     def frozen_rows(self) -> tuple[Any, Any] | None:
@@ -231,9 +230,21 @@ class Trainer:
 
     @property
     def reranker_setting(self) -> str:
-        """off, auto, on or cross-encoder, as the settings, the recipe and the size of the split have it."""
+        """off, auto, on or cross-encoder, as the settings, the recipe and the texts of the split have it.
+
+        Beside a whole trained encoder it is tried for records only: that one ranks plain texts well alone,
+        and would be trained twice more in every round.
+        """
+        if self.settings.reranker != "auto":
+            return self.settings.reranker
         left_out = self.settings.recipe == "paper" or max(self.split.space.shape) > RERANK_UP_TO
-        return "off" if self.settings.reranker == "auto" and left_out else self.settings.reranker
+        return "off" if left_out or not (self.learner.uses_frozen_rows or self._has_fields) else "auto"
+
+    @cached_property
+    def _has_fields(self) -> bool:
+        from pairsieve.reranker.fields import find_layout
+
+        return bool(find_layout(self.split.left, self.split.right).fields)
 
     def _reranked(self, scorer: Scorer, labels: Labels, cross: bool) -> tuple[Scorer, NDArray[np.float64]]:
         from pairsieve.reranker.fit import Base, fit_reranker
@@ -294,14 +305,14 @@ class Trainer:
         learner = CrossEncoder(encoder, settings)
 
         def train(ids: Ids, labels: Mask) -> CrossMatcher:
-            return learner.fit(*texts, ids, labels, generator_for(self.settings.seed, round, "cross"))
+            return learner.fit(texts, ids, labels, generator_for(self.settings.seed, round, "cross"))
 
         return train
 
     def _out_of_fold(self, labels: Labels, also: tuple[Ids, Mask] | None = None) -> _BiEncoderOutOfFold:
         """The labelled pairs by bi-encoders fitted without their left texts."""
-        from pairsieve.models.folds import cross_fitted_log_odds, fold_of
-        from pairsieve.scorer.out_of_fold import out_of_fold_scores
+        from pairsieve.models.head import cross_fitted_log_odds, fold_of
+        from pairsieve.scorer.scorer import out_of_fold_scores
 
         folds = 5 if self.learner.uses_frozen_rows else 2  # a whole encoder is not trained for nothing
         model, seed = self.model_key(labels), self.settings.seed
@@ -358,7 +369,7 @@ class Trainer:
             rng = generator_for(self.settings.seed, labels.round, "distilled")
             texts = self.split.left.texts, self.split.right.texts
             frozen = self.frozen_rows()
-            matcher = self.learner.fit(*texts, ids, values, rng, frozen)
+            matcher = self.learner.fit(texts, ids, values, rng, frozen)
             left, right = (
                 matcher.embed(texts[at], side) if frozen is None else matcher.transform(frozen[at], side)
                 for at, side in enumerate(("left", "right"))
@@ -375,7 +386,7 @@ class Trainer:
         finder, space = ExactNeighbours(self._cosine_scan), self.split.space
         floor = similarity_floor(finder.nearest(space, *rows)["cosine-0"]) if space.symmetric else 1.0
         corrections = make_corrections(space, *correction_strengths(self.settings), floor)
-        left, right = correct_rows(corrections, space, *rows, finder).rows
+        left, right = correct_rows(corrections, space, rows, finder).rows
         one, other = pair_rows(labels.ids)
         scores = np.einsum("nd,nd->n", left[one], (left if right is None else right)[other])
         return Scorer(matcher, corrections, *fit_head(scores, labels.values))

@@ -35,10 +35,7 @@ ask for their labels, train, measure (`init`, `run`, `label`). Then use the matc
 
 AP is average precision; P@R20 is precision at 20 % recall. Other terms: the glossary in ARCHITECTURE.md.
 """
-MODULES = (
-    *("ask_model", "audit", "campaign", "data", "demo", "evaluate"),
-    *("explain", "label", "labels", "match", "report", "serve"),
-)
+MODULES = (*("audit", "campaign", "data", "demo", "evaluate"), *("labels", "match", "report", "serve"))
 Result = TypeVar("Result")
 
 

@@ -1,15 +1,17 @@
-"""`pairsieve ask | import`, and `pairsieve ledger export | verify | vacuum`: answers that come in files."""
+"""`pairsieve label | ask | import | ask-model`, and `pairsieve ledger export | verify | vacuum`: answers."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
 import typer
 from typer import Argument, Option
 
-from pairsieve.cli import app, show
-from pairsieve.cli.options import FOLDER, JSON
+from pairsieve.cli import Stopped, app, call, needs_extra, say, show
+from pairsieve.cli.options import ADDRESS_JSON, CACHE, FOLDER, HOST, JSON, PORT, PUBLIC_URL, TRUSTED_PROXY
+from pairsieve.errors import InputError
 
 _FORMAT = Option(None, "--format", help="csv, jsonl, parquet or label-studio. [by the file's name]")
 _SPLIT = Option(None, "--split", help="The audit of another split than the campaign's own.")
@@ -113,3 +115,118 @@ def vacuum(folder: Path = FOLDER, as_json: bool = JSON) -> None:
     before, after = ledger.vacuum()
     figures = {"ledger": ledger.place, "bytes_before": before, "bytes_after": after}
     show(figures, as_json, f"{ledger.place}: {before:,} bytes before, {after:,} after.")
+
+
+# ── the labelling page ───────────────────────────────────────────────────────────────────────────
+
+
+@app.command()
+def label(
+    folder: Path = FOLDER,
+    host: str = HOST,
+    port: int = PORT,
+    token: str = Option("", envvar="PAIRSIEVE_TOKEN", help="Password of the page, 16 characters or more."),
+    overlap: float = Option(
+        0.0, min=0, max=1, help="Share of the pairs that two people label, to measure agreement."
+    ),
+    split: str | None = Option(None, help="Answer the audit of another split than the campaign's own."),
+    no_train: bool = Option(False, "--no-train", help="Do not train in the background between rounds."),
+    public_url: str = PUBLIC_URL,
+    trusted_proxy: list[str] = TRUSTED_PROXY,
+    cache: Path | None = CACHE,
+    as_json: bool = ADDRESS_JSON,
+) -> None:
+    """Label in the browser, alone or with others.
+
+    Serves the labelling page and the dashboard until stopped. When a round is answered, training starts in
+    the background and the next pairs appear. Every answer is saved at once. With --split, the page has the
+    questions of that split's audit (pairsieve audit --split), and nothing is trained.
+    """
+    from pairsieve.campaign import Campaign
+
+    with needs_extra("web", "The labelling page"):
+        from pairsieve.web.app import serve
+    from pairsieve.http.gate import check_host
+    from pairsieve.http.proxy import Proxy
+    from pairsieve.web import LabellingSession
+
+    proxy = Proxy(public_url, tuple(trusted_proxy))
+    check_host(host, token, proxy)
+    campaign = Campaign(folder, cache)
+    session = LabellingSession(campaign, overlap, split=split)
+    if not session.place.own and not len(session.place.ledger.questions()):
+        raise InputError(
+            f"no audit of {session.place.name} has been begun",
+            where=str(folder),
+            remedy=f"pairsieve audit {folder} --split {session.place.name}",
+        )
+    if session.place.own and campaign.split.has_truth:
+        say("This task has its truth: the rounds in the background are answered from it, not by people.")
+
+    def announce(url: str) -> None:
+        where = f"Labelling page: {url}   Dashboard: {url}dashboard   Stop with Ctrl-C."
+        typer.echo(json.dumps({"url": url, "dashboard": f"{url}dashboard"}) if as_json else where)
+        if token:
+            say("People need the token to come in.")
+
+    try:
+        serve(session, host, port, token, not no_train, announce, cache, proxy)
+    except (Stopped, KeyboardInterrupt):  # the usual way to end it, not a failure
+        say(f"Stopped; every answer is kept. Go on with: pairsieve label {folder}")
+
+
+# ── a language model ─────────────────────────────────────────────────────────────────────────────
+
+
+@app.command("ask-model")
+def ask_model(
+    folder: Path = FOLDER,
+    endpoint: str = Option(..., help="URL of an OpenAI-compatible API, such as https://HOST/v1."),
+    model: str = Option(..., help="Name of the model at the endpoint."),
+    spend_cap: str | None = Option(None, help="Limit of the costs of all runs; needs both prices."),
+    price_in: str | None = Option(None, help="Price of a million input tokens."),
+    price_out: str | None = Option(None, help="Price of a million output tokens."),
+    token_cap: int | None = Option(None, help="Limit of the tokens of all runs."),
+    request_cap: int | None = Option(None, help="Limit of the requests of all runs."),
+    key_variable: str | None = Option(
+        None, help="Environment variable that holds the API key. [no key is sent]"
+    ),
+    definition: Path | None = Option(
+        None, help="Text file that says what counts as a match. [the campaign's guideline]"
+    ),
+    count: int | None = Option(None, min=0, help="At most this many open questions. [all]"),
+    purpose: str = Option("train", help="Which questions: train or audit."),
+    overlap: float = Option(
+        0.1, min=0, max=1, help="Share of the pairs answered by people to ask too, to measure agreement."
+    ),
+    examples: int = Option(6, min=0, help="Labelled pairs in the prompt, as examples."),
+    pairs_per_request: int = Option(1, help="Pairs in one request; more is cheaper."),
+    answer_tokens: int = Option(64, help="Output tokens per pair; more for models that reason first."),
+    concurrency: int = Option(4, help="Requests at the same time."),
+    timeout_seconds: float = Option(60, help="Seconds to wait for a reply."),
+    retries: int = Option(4, help="Further tries after a failed request."),
+    as_json: bool = JSON,
+) -> None:
+    """Let a language model answer open questions, under a spend cap.
+
+    Answers are saved as they come; stop at any moment and run again. A share of the pairs that people
+    answered is asked too, to measure the model; these answers never count as labels.
+    """
+    options = locals()
+    from pairsieve import ask_language_model, next_command
+    from pairsieve.sources.endpoint import Endpoint
+    from pairsieve.sources.spending import SpendCap, amount
+
+    prices = {"spend_cap": spend_cap, "price_in": price_in, "price_out": price_out}
+    money, per_read, per_written = (
+        None if value is None else amount(f"`{name}`", value) for name, value in prices.items()
+    )
+    cap = SpendCap(
+        money=money, price_in=per_read, price_out=per_written, tokens=token_cap, requests=request_cap
+    )
+    found = call(ask_language_model, options, folder, call(Endpoint, options, url=endpoint), cap, say=say)
+    spent, next_ = found.spent, next_command(folder)
+    words = f"{found.report.words()}\nIn all runs together: {spent.money:.4f} spent, "
+    words += f"{spent.requests:,} requests.\n{found.agreement.as_text()}\n"
+    words += f"{found.still_open:,} questions are open.{f' Next: {next_}' if next_ else ''}"
+    show(found.as_json(), as_json, words)

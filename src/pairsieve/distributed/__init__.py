@@ -1,7 +1,8 @@
 """Embedding, scanning and neighbour search over shards of rows, on many machines or GPUs.
 
 `MapShards` (in contracts) runs a function over shards: `LocalShards` in this process, `GpuShards` on its
-GPUs, `RayShards` on a Ray cluster. Each function here gives the same as its namesake on one machine:
+GPUs, `RayShards` on a Ray cluster. Each function here gives the same as its namesake on one machine, and is
+that where `shards` is None:
 
 | function            | on one machine             | shards                      | a lost worker costs       |
 | ------------------- | -------------------------- | --------------------------- | ------------------------- |

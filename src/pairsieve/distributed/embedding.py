@@ -23,7 +23,7 @@ from pairsieve.models.encoder import Embeddings
 
 
 def cached_embeddings(
-    shards: MapShards,
+    shards: MapShards | None,
     store: ArtifactStore,
     key: Mapping[str, Any],
     encoder: Encoder,
@@ -31,6 +31,9 @@ def cached_embeddings(
     side: str,
 ) -> Embeddings:
     """As `models.cached_embeddings`: unit rows (len(texts), d). A lost worker costs the shard it embedded."""
+
+    if shards is None:
+        return models.cached_embeddings(store, key, encoder, texts, side)
 
     def embed(encoder: Encoder, side: str, pieces: Pieces) -> Results:
         if isinstance(shards, LocalShards):

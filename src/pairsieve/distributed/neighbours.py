@@ -19,13 +19,20 @@ SHARES_PER_WORKER = 2  # of the asking rows, so that the last ones find few work
 
 
 def index_neighbours(
-    shards: MapShards, space: PairSpace, left: Matrix, right: Matrix, count: int, kind: str = "faiss-ivf"
+    shards: MapShards | None,
+    space: PairSpace,
+    left: Matrix,
+    right: Matrix,
+    count: int,
+    kind: str = "faiss-ivf",
 ) -> Neighbours:
     """As `search.index_neighbours`. A lost worker costs the share it was searching.
 
     The same from one process and from many, save for `faiss-hnsw`, whose index depends on how many threads
     build it.
     """
+    if shards is None:
+        return neighbours.index_neighbours(space, left, right, count, kind)
     if isinstance(space, AcrossPairs):
         wanted = min(neighbours.OVER_SOURCES * count, space.texts - 1)
         whole = index_neighbours(shards, AllPairs(space.texts), left, right, wanted, kind)

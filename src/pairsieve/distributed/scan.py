@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsieve import scan
 from pairsieve.contracts import MapShards
 from pairsieve.errors import InputError
 from pairsieve.pairs import (
@@ -43,7 +44,7 @@ PIECE = 1 << 16  # chosen pairs scored by one shard
 
 
 def open_scan(
-    shards: MapShards,
+    shards: MapShards | None,
     space: PairSpace,
     left: Matrix,
     right: Matrix | None = None,
@@ -52,16 +53,19 @@ def open_scan(
     lengths: bool = False,
 ) -> Scan:
     """As `scan.open_scan`, by the workers of `shards`."""
+    if shards is None:
+        return scan.open_scan(space, left, right, device=device, lengths=lengths)
+    ways: dict[str, Any] = {"device": device, "lengths": lengths}
     if isinstance(space, AcrossPairs):
-        alike = AllPairs(space.texts)
+        ways["alike"] = AllPairs(space.texts)
 
         def part(space: PairSpace, one: Matrix, other: Matrix) -> Scan:
-            scan = ShardedScan(shards, space, one, other, device=device, lengths=lengths, alike=alike)
-            return Doubled(scan) if lengths else scan
+            sharded = ShardedScan(shards, space, one, other, **ways)
+            return Doubled(sharded) if lengths else sharded
 
         return AcrossScan(space, left, part)
-    scan = ShardedScan(shards, space, left, right, device=device, lengths=lengths)
-    return Doubled(scan) if lengths else scan
+    sharded = ShardedScan(shards, space, left, right, **ways)
+    return Doubled(sharded) if lengths else sharded
 
 
 @dataclass(frozen=True)

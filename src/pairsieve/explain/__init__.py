@@ -27,12 +27,12 @@ from pairsieve.errors import InputError, nearest
 from pairsieve.explain.words import words_of
 from pairsieve.pairs import is_member, pair_rows
 from pairsieve.scan import Scan
+from pairsieve.settings import SEALED
 from pairsieve.tasks import Collection, Split
 
 if TYPE_CHECKING:
     from pairsieve.models import Matcher
 
-SEALED = "test"  # the split nobody looks at unless asked
 MOST_PIECES = 128  # of a text that are left out one at a time; in longer texts several words together
 MOST_LETTERS = 20_000  # of a text that are looked at; an encoder reads some hundred words
 # Words are parted by blanks; scripts written without blanks letter by letter.
@@ -97,7 +97,7 @@ class Explanation:
     score: float
     cosine: float
     smoothed_cosine: float | None  # after neighbour smoothing; None where there is none
-    density: tuple[float, float] | None  # of each text (scorer/hubness.py); None without the correction
+    density: tuple[float, float] | None  # of each text (scorer/corrections.py); None without the correction
     reranked: bool  # whether the pair is a candidate that the re-ranker scored
     log_odds: float
     probability: float

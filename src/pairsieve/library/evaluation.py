@@ -207,19 +207,15 @@ def _scan(
     measured: Split, left: ArrayLike | Folder, right: ArrayLike | None, device: str, distributed: str | None
 ) -> Scan:
     """All pairs of a split by the cosine of given embeddings, as arrays or in a file."""
-    from pairsieve import distributed as engine
+    from pairsieve.distributed import open_scan, open_shards
     from pairsieve.measure.inputs import checked_embeddings, read_embeddings
-    from pairsieve.scan import open_scan
 
     _check_device(device)
     if isinstance(left, str | Path):
         rows = read_embeddings(Path(left), measured.space)
     else:
         rows = checked_embeddings(left, right, measured.space)
-    shards = engine.open_shards(distributed)
-    if shards is None:
-        return open_scan(measured.space, *rows, device=device)
-    return engine.open_scan(shards, measured.space, *rows, device=device)
+    return open_scan(open_shards(distributed), measured.space, *rows, device=device)
 
 
 def _check_device(device: str) -> None:

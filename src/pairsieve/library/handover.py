@@ -8,7 +8,7 @@ from pairsieve.campaign import Campaign
 from pairsieve.errors import InputError
 from pairsieve.library.campaigns import Place, open_campaign, trained_round
 from pairsieve.library.records import ExportedModel, Folder, Report
-from pairsieve.measure.exact import measure_exactly
+from pairsieve.measure.curve import measure_exactly
 from pairsieve.scorer import ScoredSpace
 from pairsieve.tasks import Split
 from pairsieve.tasks.task import shared_pairs

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.audit.calibrate import Calibration, calibrate, expected_curve
+from pairsieve.audit.calibrate import Calibration, calibrate, expected_curve, expected_rates
 from pairsieve.audit.draws import AskedPairs, cut_ranking
 from pairsieve.audit.estimate import AuditResult, stratum_counts
 from pairsieve.audit.run import estimate_at
@@ -131,7 +131,7 @@ def from_labels(
     grid, free, matches, others = _between(ranking, known)
     logits = ranking.log_odds(grid)
     curve = calibrate((labelled.log_odds, labelled.labels), drawn, (logits, free))
-    rate = curve.probabilities(logits)
+    rate = expected_rates(curve, logits, free)
     by_score = expected_curve(grid, free, rate, matches, others)
     # As written: every known match is in the list from its first pair on, no known non-match ever is.
     sure = np.zeros(len(grid))

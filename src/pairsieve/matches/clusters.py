@@ -8,7 +8,8 @@ average. Rows have length one, so the average over all pairs of two groups is th
 over the product of their sizes, and nothing but the pairs above the threshold need be looked at.
 
 Labels are kept: labelled matches begin in one group, and a labelled non-match between two groups keeps them
-apart.
+apart. Where all that keeps two groups apart are labels of one text, that text is taken out of its group and
+the rest merges: more likely it stands in the wrong group than all the others do.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from pairsieve.errors import InputError
 from pairsieve.pairs import AllPairs, Ids, Rows, pair_ids, pair_rows
 
 Embeddings = NDArray[np.floating]
+
+MOST_SCORED = 1 << 20  # pairs between two groups that are scored one by one
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ def guarded_clusters(
             groups.rescore(inside(reranked[0]), reranked[1][known(reranked[0])])
         groups.merge_down_to(float(threshold))
         label[texts] = len(rows) + groups.of_text()
+        _take_out_strangers(_Averages(rows, reranked), label, float(threshold), matches, others, sources)
     return _numbered(label)
 
 
@@ -154,6 +158,65 @@ def against_labels(group: Rows, matches: Ids, others: Ids) -> GroupFigures:
         float((good / degree(same)).mean()) if len(texts) else 1.0,
         float((good / degree(label)).mean()) if len(texts) else 1.0,
     )
+
+
+class _Averages:
+    """Average scores between texts: products of rows, or the re-ranker's where it has one."""
+
+    def __init__(self, rows: Embeddings, reranked: tuple[Ids, NDArray[np.float64]] | None) -> None:
+        self._rows = rows
+        self._ids, self._scores = reranked if reranked is not None else (np.empty(0, np.int64), np.empty(0))
+
+    def between(self, some: Rows, others: Rows) -> float:
+        one, other = (side.ravel() for side in np.meshgrid(some, others, indexing="ij"))
+        products = np.asarray(self._rows[some], np.float64) @ np.asarray(self._rows[others], np.float64).T
+        scores = products.ravel()
+        ids = pair_ids(np.minimum(one, other), np.maximum(one, other))
+        at = np.minimum(np.searchsorted(self._ids, ids), max(len(self._ids) - 1, 0))
+        if len(self._ids):
+            own = self._ids[at] == ids
+            scores[own] = self._scores[at[own]]
+        return float(scores.mean())
+
+
+def _take_out_strangers(
+    averages: _Averages,
+    label: NDArray[np.int64],
+    threshold: float,
+    matches: Ids,
+    others: Ids,
+    sources: Rows | None = None,
+) -> None:
+    """Take texts out of groups that labels of these texts alone keep apart, and merge the rest; in place.
+
+    A text with a labelled match stays where it is. Of two texts, the one goes that fits its group less.
+    """
+    bound = set(np.concatenate(pair_rows(matches)).tolist())
+    left, right = pair_rows(others)
+
+    def stranger(one: Rows, other: Rows) -> int | None:
+        """The text that all labels between two groups have in common, if the rest merges without it."""
+        groups = label[one[0]], label[other[0]]
+        between = np.isin(label[left], groups) & np.isin(label[right], groups) & (label[left] != label[right])
+        common = set.intersection(*({a, b} for a, b in zip(left[between].tolist(), right[between].tolist())))
+        fits = {}
+        for text in sorted(common - bound):
+            own, far = (one, other) if label[text] == label[one[0]] else (other, one)
+            rest = own[own != text]
+            if sources is not None and np.isin(sources[rest], sources[far]).any():
+                continue
+            if 1 < len(rest) <= MOST_SCORED / len(far) and averages.between(rest, far) >= threshold:
+                fits[text] = averages.between(np.array([text]), rest)
+        return min(fits, key=fits.__getitem__) if fits else None
+
+    asked = {
+        (min(two), max(two)) for two in zip(label[left].tolist(), label[right].tolist()) if len({*two}) > 1
+    }
+    for two in sorted(asked):
+        one, other = (np.flatnonzero(label == group) for group in two)
+        if len(one) and len(other) and (text := stranger(one, other)) is not None:
+            label[other] = label[one[0]]
+            label[text] = label.max() + 1
 
 
 class _Groups:

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.contracts import Estimate
-from pairsieve.measure.curve import Curve
-from pairsieve.measure.exact import measure_exactly
+from pairsieve.measure.curve import Curve, measure_exactly
 from pairsieve.measure.figures import listed_figures
 from pairsieve.pairs import Ids, ScoredPairs, Scores, is_member
 from pairsieve.scorer import ScoredSpace, Scorer

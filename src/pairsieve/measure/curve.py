@@ -1,7 +1,9 @@
-"""Precision-recall curves: average precision, precision at recall and best F1.
+"""Precision-recall curves, and the exact one over all pairs: average precision, precision at recall, best F1.
 
 A `Curve` has one point per distinct score of a positive, in descending order: recall changes nowhere
-else, so these points carry the whole precision-recall curve. Tied pairs enter together.
+else, so these points carry the whole precision-recall curve. Tied pairs enter together. `measure_exactly`
+counts the pairs at or above each point in one pass: nothing is sampled, and memory does not grow with the
+number of pairs.
 """
 
 from __future__ import annotations
@@ -13,6 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairsieve.errors import InputError
+from pairsieve.pairs import Ids, Scores
+from pairsieve.scan import Scan
+
+BINS = 100  # columns of the histogram of pairs by score
 
 
 @dataclass(frozen=True)
@@ -84,10 +90,7 @@ def curve_from_counts(
 
 
 def curve_from_scores(
-    positive_scores: ArrayLike,
-    negative_scores: ArrayLike,
-    positives: int | None = None,
-    negative_weights: ArrayLike | None = None,
+    positive_scores: ArrayLike, negative_scores: ArrayLike, negative_weights: ArrayLike | None = None
 ) -> Curve:
     """A curve from listed scores; `negative_weights` say how many negatives each listed one stands for."""
     positive = np.asarray(positive_scores, np.float32)
@@ -100,10 +103,63 @@ def curve_from_scores(
         weights = np.asarray(negative_weights, np.float64)[order]
         from_top = np.concatenate([np.cumsum(weights[::-1])[::-1], [0.0]])
         above = from_top[np.searchsorted(others[order], thresholds, side="left")]
-    return curve_from_counts(thresholds, tp, above, len(positive) if positives is None else positives)
+    return curve_from_counts(thresholds, tp, above, len(positive))
 
 
 def distinct_descending(scores: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Distinct scores, highest first, and how many of `scores` stand at or above each."""
     values, counts = np.unique(scores, return_counts=True)
     return values[::-1], np.cumsum(counts[::-1]).astype(np.float64)
+
+
+# ── exactly, over all pairs ──────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Pairs by score: `edges` (k+1,) ascending, and the pairs in each interval [edge, next edge)."""
+
+    edges: NDArray[np.float32]
+    positives: NDArray[np.int64]
+    negatives: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ExactMeasures:
+    """Everything one pass over all pairs tells."""
+
+    curve: Curve
+    histogram: Histogram
+    pairs: int
+
+
+def measure_exactly(scan: Scan, positives: Ids) -> ExactMeasures:
+    """Count every pair of the scan's space against the sorted ids of all positives."""
+    check_positives(scan.space.size, positives)
+    positive_scores: Scores = scan.scores(positives)
+    thresholds, tp = distinct_descending(positive_scores)
+    edges = np.linspace(-1.0, 1.0, BINS + 1, dtype=np.float32)
+    edges[-1] = np.nextafter(np.float32(2.0), np.float32(3.0))  # rounding may lift a cosine above one
+    edges[0] = -2.0
+    asked = np.union1d(thresholds, edges)
+    reaching = scan.count_reaching(asked, desc="measuring all pairs")
+    above = reaching[np.searchsorted(asked, thresholds)]
+    all_by_bin = -np.diff(reaching[np.searchsorted(asked, edges)])
+    positive_by_bin = -np.diff(
+        len(positive_scores) - np.searchsorted(np.sort(positive_scores), edges, side="left")
+    )
+    return ExactMeasures(
+        curve_from_counts(thresholds, tp, above - tp, len(positives)),
+        Histogram(edges, positive_by_bin, all_by_bin - positive_by_bin),
+        scan.space.size,
+    )
+
+
+def check_positives(pairs: int, positives: Ids) -> None:
+    """A space without positives has no precision-recall curve; say so instead of dividing by zero."""
+    if len(positives) == 0:
+        raise InputError(
+            "the split has no positive pairs",
+            why=f"average precision over its {pairs:,} pairs is not defined without one",
+            remedy="Measure another split, or give the task its known matches",
+        )

@@ -40,8 +40,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError
-from pairsieve.measure.curve import Curve, curve_from_counts, distinct_descending
-from pairsieve.measure.exact import check_positives
+from pairsieve.measure.curve import Curve, check_positives, curve_from_counts, distinct_descending
 from pairsieve.measure.sampling import NEAR, POSITIVE, RANDOM, Floats, PairSample, named_pair
 from pairsieve.pairs import Mask, PairSpace, Scores, pair_rows
 

@@ -19,10 +19,11 @@ from pairsieve.models.cpu import batched
 from pairsieve.models.encoder import TOKENS_PER_BATCH, Encoder, Tokens, as_float32, quietly, readable_errors
 from pairsieve.models.export import write_json, write_transformer
 from pairsieve.models.folders import NO_CODE, read_json, transformer_folder, weight_files
-from pairsieve.models.interface import Texts, fingerprint_of
+from pairsieve.models.interface import Rng, Sides, Texts, fingerprint_of
 from pairsieve.models.training import DeviceTokens, TrainingSettings, additive, train
 from pairsieve.pairs import Ids, Mask, Scores, pair_rows
 from pairsieve.progress import bar
+from pairsieve.tasks.joined import without_gaps
 
 CROSS_FILE = "cross.json"
 _PAIRS_AT_ONCE = 20_000  # tokenised together when scoring
@@ -41,13 +42,11 @@ class CrossEncoder:
         """Names what it would make of the same labels and the same random numbers."""
         return fingerprint_of(self.name, self.encoder.fingerprint, dataclasses.asdict(self.training))
 
-    def fit(
-        self, left_texts: Texts, right_texts: Texts, ids: Ids, labels: Mask, rng: np.random.Generator
-    ) -> CrossMatcher:
-        """`ids` index rows of the two text lists (the same list twice for one collection)."""
+    def fit(self, texts: Sides, ids: Ids, labels: Mask, rng: Rng) -> CrossMatcher:
+        """A matcher for pairs `ids` of two text lists."""
         network = _network(transformer_folder(self.encoder.folder), self.encoder, int(rng.integers(2**31)))
         matcher = CrossMatcher(self.encoder, network)
-        job = _ConcatJob(matcher, *matcher.tokens(left_texts, right_texts, ids), np.asarray(labels, bool))
+        job = _ConcatJob(matcher, *matcher.tokens(*texts, ids), np.asarray(labels, bool))
         network.train()
         train(job, self.training, rng, self.encoder.device)
         network.eval()
@@ -84,8 +83,8 @@ class CrossMatcher:
         """Token ids and token types of the joined pairs; the longer text is cut first."""
         left, right = pair_rows(ids)
         tokenised = self.encoder.tokenizer(
-            [left_texts[row] for row in left.tolist()],
-            [right_texts[row] for row in right.tolist()],
+            [without_gaps(left_texts[row]) for row in left.tolist()],
+            [without_gaps(right_texts[row]) for row in right.tolist()],
             truncation="longest_first",
             max_length=self.encoder.max_length,
             return_attention_mask=False,

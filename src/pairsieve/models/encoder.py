@@ -38,6 +38,7 @@ from pairsieve.models.folders import (
 from pairsieve.models.token_cache import TokenCache
 from pairsieve.pairs import Mask, Rows
 from pairsieve.progress import tracked
+from pairsieve.tasks.joined import without_gaps
 
 Embeddings = NDArray[np.float32]
 
@@ -217,7 +218,7 @@ class Encoder:
     def _tokenised(self, texts: Sequence[str], prefix: str) -> Tokens:
         rows: list[list[int]] = []
         for first in range(0, len(texts), 20_000):
-            chunk = [prefix + text for text in texts[first : first + 20_000]]
+            chunk = [prefix + without_gaps(text) for text in texts[first : first + 20_000]]
             omitted = {"return_attention_mask": False, "return_token_type_ids": False}
             rows += self.tokenizer(chunk, truncation=True, max_length=self.max_length, **omitted)["input_ids"]
         # A tokeniser without special tokens gives nothing for an empty text.

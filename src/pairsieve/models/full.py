@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.models.encoder import Embeddings, Encoder, Tokens, embed_tokens, pooled
+from pairsieve.models.encoder import Encoder, Tokens, embed_tokens, pooled
 from pairsieve.models.head import fit_head
-from pairsieve.models.interface import Matcher, Texts, fingerprint_of
+from pairsieve.models.interface import Matcher, Rng, RowSides, Sides, fingerprint_of
 from pairsieve.models.matchers import CosineMatcher, load_matcher
 from pairsieve.models.training import DeviceTokens, TrainingSettings, additive, train
 from pairsieve.pairs import Ids, Mask, Rows, pair_rows
@@ -99,20 +99,12 @@ class FullLearner:
         """The encoder as it comes: its cosine is its logit."""
         return CosineMatcher(self.encoder, self.encoder)
 
-    def fit(
-        self,
-        left_texts: Texts,
-        right_texts: Texts,
-        ids: Ids,
-        labels: Mask,
-        rng: np.random.Generator,
-        rows: tuple[Embeddings, Embeddings] | None = None,
-    ) -> CosineMatcher:
+    def fit(self, texts: Sides, ids: Ids, labels: Mask, rng: Rng, rows: RowSides = None) -> CosineMatcher:
         """`rows` are not used: the whole encoder is trained from the texts."""
         labels = np.asarray(labels, dtype=bool)
         left, right = pair_rows(ids)
-        groups = positive_groups(left, right, labels, left_texts is right_texts)
-        one, other = self.encoder.tokens(left_texts, "left"), self.encoder.tokens(right_texts, "right")
+        groups = positive_groups(left, right, labels, texts[0] is texts[1])
+        one, other = self.encoder.tokens(texts[0], "left"), self.encoder.tokens(texts[1], "right")
         return self.fit_tokens(one, other, left, right, labels, rng, groups)
 
     def fit_tokens(

@@ -14,6 +14,9 @@ from pairsieve.models.encoder import Embeddings, Encoder
 from pairsieve.pairs import Ids, Mask
 
 Texts: TypeAlias = Sequence[str]
+Sides: TypeAlias = tuple[Texts, Texts]  # left and right texts: the same list twice for one collection
+RowSides: TypeAlias = tuple[Embeddings, Embeddings] | None  # their rows, where they are at hand
+Rng: TypeAlias = np.random.Generator
 
 
 def fingerprint_of(*parts: Any) -> str:
@@ -78,19 +81,10 @@ class Learner(Protocol):
     def pretrained(self) -> Matcher:
         """The encoder as it comes, with the identity head: its cosine is its logit."""
 
-    def fit(
-        self,
-        left_texts: Texts,
-        right_texts: Texts,
-        ids: Ids,
-        labels: Mask,
-        rng: np.random.Generator,
-        rows: tuple[Embeddings, Embeddings] | None = None,
-    ) -> Matcher:
-        """`ids` index the two text lists (the same list twice for one collection).
+    def fit(self, texts: Sides, ids: Ids, labels: Mask, rng: Rng, rows: RowSides = None) -> Matcher:
+        """A matcher for pairs `ids` of two text lists; `rows` are the pre-trained encoder's of both lists.
 
-        `rows`: the pre-trained encoder's rows of both lists, where they are at hand; learners that use no
-        frozen rows ignore them.
+        Learners that use no frozen rows ignore them.
         """
 
     def load(self, folder: Path) -> Matcher:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pairsieve.models.cpu import threads_each
 from pairsieve.models.encoder import Embeddings, Encoder
 from pairsieve.models.head import fit_head
-from pairsieve.models.interface import Texts, fingerprint_of
+from pairsieve.models.interface import Rng, RowSides, Sides, fingerprint_of
 from pairsieve.models.matchers import ProjectionMatcher, load_map
 from pairsieve.pairs import Ids, Mask, pair_rows
 
@@ -57,23 +57,15 @@ class ProjectionLearner:
         """The frozen encoder itself: its cosine is its logit."""
         return ProjectionMatcher(self.encoder)
 
-    def fit(
-        self,
-        left_texts: Texts,
-        right_texts: Texts,
-        ids: Ids,
-        labels: Mask,
-        rng: np.random.Generator,
-        rows: tuple[Embeddings, Embeddings] | None = None,
-    ) -> ProjectionMatcher:
+    def fit(self, texts: Sides, ids: Ids, labels: Mask, rng: Rng, rows: RowSides = None) -> ProjectionMatcher:
         """Without `rows`, the texts that stand in labelled pairs are embedded."""
         left, right = pair_rows(ids)
         if rows is not None:
             return self._fit_rows(rows[0][left], rows[1][right], labels, rng)
         left_used, left = np.unique(left, return_inverse=True)
         right_used, right = np.unique(right, return_inverse=True)
-        left_rows = self.encoder.embed([left_texts[row] for row in left_used], "left")
-        right_rows = self.encoder.embed([right_texts[row] for row in right_used], "right")
+        left_rows = self.encoder.embed([texts[0][row] for row in left_used], "left")
+        right_rows = self.encoder.embed([texts[1][row] for row in right_used], "right")
         return self._fit_rows(left_rows[left], right_rows[right], labels, rng)
 
     def load(self, folder: Path) -> ProjectionMatcher:

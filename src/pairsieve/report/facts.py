@@ -19,8 +19,7 @@ from pairsieve.campaign.notebook import state_sentence
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.errors import InputError, PairsieveError, nearest
 from pairsieve.ledger import RoundCount
-from pairsieve.measure.curve import Curve, curve_from_scores
-from pairsieve.measure.exact import Histogram, measure_exactly
+from pairsieve.measure.curve import Curve, Histogram, curve_from_scores, measure_exactly
 from pairsieve.measure.figures import BalancedFigures, Figures, balanced_figures, figures_of
 from pairsieve.measure.intervals import text_interval
 from pairsieve.pairs import ScoredPairs, Scores, pair_rows
@@ -29,13 +28,13 @@ from pairsieve.report.origin import Origin, origin_of
 from pairsieve.report.people import People, people_of
 from pairsieve.scan import Scan
 from pairsieve.search import ExactSearch
+from pairsieve.settings import SEALED
 from pairsieve.tasks import Split
 from pairsieve.tasks.task import shared_pairs
 
 if TYPE_CHECKING:
     from pairsieve.scorer import ScoredSpace, Scorer
 
-SEALED = "test"  # the split nobody looks at unless asked
 MISTAKES = 8  # of either kind
 CHEAP = 1e11  # multiply-adds of a pass below which earlier rounds are measured again, for their intervals
 NEAR = 10_000  # highest-scoring negatives whose texts are resampled
@@ -194,7 +193,7 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
         labelled=labelled,
         audits=audits,
         seconds={round_: dict(rows[round_]["seconds"]) for round_ in sorted(rows)},
-        advice=_advice(campaign, status, split),
+        advice=_advice(status),
         people=people_of(campaign),
         last_label=max(campaign.ledger.answers().answered_at, default=""),
         origin=origin_of(campaign, split, model, rows.get(model, {}).get("scorer", "")),
@@ -385,18 +384,6 @@ def _by_labels(campaign: Campaign, model: int) -> Labelled:
 # ── words ────────────────────────────────────────────────────────────────────────────────
 
 
-def _advice(campaign: Campaign, status: dict[str, Any], split: str | None) -> str:
-    """The advice after the last round; without AP where that rests on a test split not asked for."""
-    advice = [row["advice"] for row in status["rounds"] if "advice" in row]
-    if not advice:
-        return ""
-    measured = next(iter(campaign.settings.measure_splits), "")
-    if measured != SEALED or split == SEALED:
-        return str(advice[-1]["sentence"])
-    bring = advice[-1].get("next_positives")
-    if not bring:
-        return ""
-    return (
-        f"The next {advice[-1]['next_labels']:,} labels should bring about {bring['value']:,.0f} "
-        f"({bring['low']:,.0f} to {bring['high']:,.0f}) matches."
-    )
+def _advice(status: dict[str, Any]) -> str:
+    """The advice after the last round; empty before there is one."""
+    return next((row["advice"]["sentence"] for row in reversed(status["rounds"]) if "advice" in row), "")

@@ -14,8 +14,9 @@ from typing import Any
 
 from pairsieve.files import write_bytes, write_errors
 from pairsieve.measure.figures import digits
-from pairsieve.report.facts import SEALED, Facts, Measured, Missing, ShownPair
+from pairsieve.report.facts import Facts, Measured, Missing, ShownPair
 from pairsieve.report.pictures import Picture, pictures
+from pairsieve.settings import SEALED
 from pairsieve.visible import visible
 
 PAGE = "index.html"

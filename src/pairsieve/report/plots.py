@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,23 +20,15 @@ OTHERS = ("#7a4fa3", "#b03a5b", "#4c6a2f", "#555555")
 
 
 def pr_curve(
-    curve: Curve,
-    path: Path,
-    title: str,
-    balanced: Curve | None = None,
-    pairs: int = 0,
-    average_precision: float | None = None,
+    curve: Curve, path: Path, title: str, pairs: int = 0, average_precision: float | None = None
 ) -> None:
-    """Precision (log scale) over recall; `balanced` is what the stated pairs alone would show.
+    """Precision (log scale) over recall.
 
     `average_precision` stands in the legend where an estimate differs from that of the plain curve.
     """
     figure, axes = _figure(7, 4.6)
     ap = curve.average_precision() if average_precision is None else average_precision
     steps(axes, curve, f"all pairs: AP {digits(ap)}", color=INK["uncertainty"], lw=2)
-    if balanced is not None:
-        stated = f"stated pairs alone: AP {digits(balanced.average_precision())}"
-        steps(axes, balanced, stated, color=INK["static"], lw=1.5, ls="--")
     if pairs:
         base = curve.positives / pairs
         axes.axhline(base, color=INK["random"], lw=1, ls=":", label=f"guessing: one in {1 / base:,.0f}")
@@ -52,7 +43,6 @@ def learning_curves(
     runs: Mapping[str, Sequence[Mapping[str, Any]]],
     path: Path,
     title: str,
-    start: float | None = None,
     right: tuple[str, str] = ("positives", "matches found"),
 ) -> None:
     """AP over all pairs, and another figure, by number of labels. `runs`: name -> one row a round.
@@ -67,8 +57,6 @@ def learning_curves(
         labels = [row["labels"] for row in rows]
         left.plot(labels, [row["average_precision"] for row in rows], "o-", color=color, label=name, lw=2)
         other.plot(labels, [row[right[0]] for row in rows], "o-", color=color, label=name, lw=2)
-    if start is not None and not math.isnan(start):
-        left.axhline(start, color="#444444", lw=1, ls=":", label="before any label")
     left.set(xlabel="labels", ylabel="average precision over all pairs", ylim=(0, None))
     other.set(xlabel="labels", ylabel=right[1], ylim=(0, None))
     for axes in (left, other):

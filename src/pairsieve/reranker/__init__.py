@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pairsieve.pairs import Ids, PairSpace
 from pairsieve.reranker.features import TextPieces, TextReader, Vocabulary, count_pieces, describe
+from pairsieve.reranker.fields import Layout
 from pairsieve.reranker.lexical import LexicalEncoder, fit_lexical
 from pairsieve.reranker.linear import Linear
 from pairsieve.reranker.trees import Features, Logits, Trees
@@ -40,12 +41,24 @@ class Cuts:
     mean: float
 
 
+@dataclass(frozen=True)
+class Stack:
+    """Weights of the trees' and the linear model's logits and of the bi-encoder's log-odds, and a bias.
+
+    Stacking: Wolpert 1992.
+    """
+
+    trees: float = 1.0
+    linear: float = 0.0
+    base: float = 1.0
+    bias: float = 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class Reranker:
-    """Gives a candidate its log-odds: `weight · (mean logit of both models) + base · (bi-encoder's) + bias`.
+    """Gives a candidate its log-odds: those of both models and of the bi-encoder, weighed by `stack`.
 
-    weight, base, bias: the stack (Wolpert 1992), fitted to out-of-fold logits. cross_encoders: each trained
-    without some left texts; the mean of their logits is a column.
+    cross_encoders: each trained without some left texts; the mean of their logits is a column.
     """
 
     trees: Trees
@@ -53,18 +66,17 @@ class Reranker:
     vocabulary: Vocabulary
     lexical: LexicalEncoder
     cuts: Cuts
-    weight: float = 1.0
-    base: float = 0.0
-    bias: float = 0.0
+    stack: Stack
     cross_encoders: tuple[CrossMatcher, ...] = ()
 
     def logits(self, features: Features) -> Logits:
-        """(n,) logits of described candidates by both models."""
-        return (self.trees.logits(features) + self.linear.logits(features)) / 2
+        """(n,) logits of described candidates by both models, weighed."""
+        stack = self.stack
+        return stack.trees * self.trees.logits(features) + stack.linear * self.linear.logits(features)
 
     def log_odds(self, logits: Logits, base_log_odds: NDArray[Any]) -> Logits:
         """(n,) log-odds from those logits and from the bi-encoder's log-odds."""
-        found: Logits = self.weight * logits + self.base * np.asarray(base_log_odds, np.float64) + self.bias
+        found: Logits = logits + self.stack.base * np.asarray(base_log_odds, np.float64) + self.stack.bias
         return found
 
 
@@ -142,10 +154,11 @@ def read_texts(
     texts: tuple[Sequence[str], Sequence[str]],
     vocabulary: Vocabulary | None = None,
     encoder: LexicalEncoder | None = None,
+    layout: Layout | None = None,
 ) -> ReadTexts:
-    """Read the texts of a space, with rarities of their own unless others are given."""
+    """Read the texts of a space, with rarities and fields (`layout`) of their own unless others are given."""
     sides = texts[:1] if space.symmetric else texts
-    vocabulary, encoder = vocabulary or count_pieces(sides), encoder or fit_lexical(sides)
+    vocabulary, encoder = vocabulary or count_pieces(sides, layout), encoder or fit_lexical(sides)
     pieces = TextReader(vocabulary).take_apart(space, *texts)
     return ReadTexts(vocabulary, encoder, pieces, lexical_rows(encoder, space, texts))
 

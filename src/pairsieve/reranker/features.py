@@ -15,20 +15,29 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.pairs import Ids, Mask, PairSpace, pair_rows
+from pairsieve.reranker.fields import (
+    NO_FIELDS,
+    UNKNOWN,
+    WAYS,
+    Layout,
+    compare_dense,
+    dense_values,
+    field_values,
+)
 from pairsieve.reranker.trees import Features, over_rows
+from pairsieve.tasks.joined import BETWEEN
 
 _MOST_TEXTS = 1 << 16  # texts that are kept taken apart, about a kilobyte each
 _WORD = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _MOST_NUMBERS = 12  # of a text that are compared
-_FIELD_SEPARATOR = " | "  # between the columns of a record's text, see tasks/records.py
 
 
 def words(text: str) -> list[str]:
@@ -50,7 +59,7 @@ def codes(text: str) -> list[str]:
 
 def first_field_words(text: str) -> list[str]:
     """Words of the first column of a record: mostly its name."""
-    return words(text.split(_FIELD_SEPARATOR, 1)[0])
+    return words(text.split(BETWEEN, 1)[0])
 
 
 KINDS: tuple[Callable[[str], list[str]], ...] = (words, letters, codes, first_field_words)
@@ -69,30 +78,42 @@ def normalised(text: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """In how many of `texts` texts each piece stands, by kind of piece: words, letters, codes, name.
+    """In how many of `texts` texts each piece stands, by kind of piece: `KINDS`, then those of the fields.
 
-    `digest`: of the texts that were counted.
+    `digest`: of the texts that were counted. `layout`: the fields that the texts have, if any.
     """
 
     texts: int
     counts: tuple[dict[str, int], ...]
     digest: str
+    layout: Layout = NO_FIELDS
 
     def rarity(self, kind: int, piece: str) -> float:
         """log((texts + 1) / texts with the piece); a piece never seen is as rare as one seen once."""
         return float(np.log((self.texts + 1.0) / max(self.counts[kind].get(piece, 1), 1)))
 
 
-def count_pieces(sides: Sequence[Sequence[str]]) -> Vocabulary:
+def pieces_of(layout: Layout, text: str, side: int) -> list[list[str]]:
+    """The pieces of a text of a side (0 left, 1 right) of each kind, and of each field by each way."""
+    pieces = [kind(text) for kind in KINDS]
+    if layout.fields:
+        values = dict(zip(layout.fields, field_values(layout, text, side)))
+        pieces += [WAYS[way](values[field][0]) for field, way in layout.sparse]
+    return pieces
+
+
+def count_pieces(sides: Sequence[Sequence[str]], layout: Layout | None = None) -> Vocabulary:
     """The vocabulary of the texts of one collection, or of two."""
-    counts: list[Counter[str]] = [Counter() for _ in KINDS]
-    digest = hashlib.sha256()
-    for side in sides:
+    layout = layout or NO_FIELDS
+    counts: list[Counter[str]] = [Counter() for _ in range(len(KINDS) + len(layout.sparse))]
+    digest = hashlib.sha256(repr(layout).encode())
+    for at, side in enumerate(sides):
         for text in side:
             digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
-            for count, pieces_of in zip(counts, KINDS):
-                count.update(set(pieces_of(text)))
-    return Vocabulary(sum(map(len, sides)), tuple(dict(count) for count in counts), digest.hexdigest())
+            for count, pieces in zip(counts, pieces_of(layout, text, at)):
+                count.update(set(pieces))
+    found = tuple(dict(count) for count in counts)
+    return Vocabulary(sum(map(len, sides)), found, digest.hexdigest(), layout)
 
 
 Sparse = tuple[NDArray[np.int64], NDArray[Any]]
@@ -101,6 +122,8 @@ Sparse = tuple[NDArray[np.int64], NDArray[Any]]
 @dataclass(frozen=True, eq=False)
 class TextPieces:
     """The texts of a space taken apart once: pieces as sparse rows weighted by rarity, numbers, lengths.
+
+    `layout`: the fields; `dense` has the values of its dense fields, (n, 1) or (n, 2) each.
 
     Sparse rows are (starts, columns), as in a CSR matrix. Everything stands for left and right.
     """
@@ -111,6 +134,8 @@ class TextPieces:
     numbers: tuple[Sparse, Sparse]  # the values instead of columns
     lengths: tuple[NDArray[np.float64], NDArray[np.float64]]  # log(1 + characters)
     same: tuple[NDArray[np.int64], NDArray[np.int64]]  # equal where texts are, once normalised
+    layout: Layout = NO_FIELDS
+    dense: tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]] = ([], [])
 
 
 class TextReader:
@@ -121,22 +146,28 @@ class TextReader:
         self._forget()
 
     def _forget(self) -> None:
-        self._places: list[dict[str, int]] = [{} for _ in KINDS]  # the column of each piece, by kind
-        self._rarity = [array("d") for _ in KINDS]  # by column: a list would be slow to turn into an array
-        self._texts: dict[str, list[NDArray[np.int64]]] = {}  # columns of the distinct pieces of a text
+        kinds = range(len(self.vocabulary.counts))
+        self._places: list[dict[str, int]] = [{} for _ in kinds]  # the column of each piece, by kind
+        self._rarity = [array("d") for _ in kinds]  # by column: a list would be slow to turn into an array
+        # Columns of the distinct pieces of a text, of each side.
+        self._texts: tuple[dict[str, list[NDArray[np.int64]]], ...] = ({}, {})
 
     def take_apart(self, space: PairSpace, left: Sequence[str], right: Sequence[str]) -> TextPieces:
         """Take the texts of a space apart; one collection is given twice."""
         sides = [left] if space.symmetric else [left, right]
-        if len(self._texts) + sum(map(len, sides)) > _MOST_TEXTS:
+        layout = self.vocabulary.layout
+        if sum(map(len, self._texts)) + sum(map(len, sides)) > _MOST_TEXTS:
             self._forget()
-        for text in chain(*sides):
-            if text not in self._texts:
-                self._texts[text] = [self._columns(kind, text) for kind in range(len(KINDS))]
+        for at, side in enumerate(sides):
+            for text in side:
+                if text not in self._texts[at]:
+                    taken = pieces_of(layout, text, at)
+                    self._texts[at][text] = [self._columns(kind, found) for kind, found in enumerate(taken)]
         pieces = [
-            [_sparse([self._texts[text][kind] for text in side]) for side in sides]
-            for kind in range(len(KINDS))
+            [_sparse([known[text][kind] for text in side]) for known, side in zip(self._texts, sides)]
+            for kind in range(len(self.vocabulary.counts))
         ]
+        dense = [dense_values(layout, side, at) for at, side in enumerate(sides)]
         rarity = tuple(np.append(np.asarray(found, np.float64), 0.0) for found in self._rarity)
         values = [_sparse([np.array(numbers(text), np.float64) for text in side]) for side in sides]
         lengths = [np.log1p(np.array([len(text) for text in side], np.float64)) for side in sides]
@@ -147,14 +178,18 @@ class TextReader:
         ]
         both = tuple((rows[0], rows[-1]) for rows in pieces)
         return TextPieces(
-            space, both, rarity, (values[0], values[-1]), (lengths[0], lengths[-1]), (same[0], same[-1])
+            space,
+            both,
+            rarity,
+            (values[0], values[-1]),
+            (lengths[0], lengths[-1]),
+            (same[0], same[-1]),
+            layout,
+            (dense[0], dense[-1]),
         )
 
-    def _columns(self, kind: int, text: str) -> NDArray[np.int64]:
-        places, found = (
-            self._places[kind],
-            dict.fromkeys(KINDS[kind](text)),
-        )  # in order: the same in every run
+    def _columns(self, kind: int, pieces: Sequence[str]) -> NDArray[np.int64]:
+        places, found = self._places[kind], dict.fromkeys(pieces)  # in order: the same in every run
         for piece in found:
             if piece not in places:
                 places[piece] = len(places)
@@ -169,9 +204,9 @@ def _sparse(found: Sequence[NDArray[Any]]) -> Sparse:
     return starts, np.concatenate(found) if found else np.empty(0, np.int64)
 
 
-def feature_count(scores: int) -> int:
+def feature_count(scores: int, layout: Layout | None = None) -> int:
     """The columns of `describe` with so many scores."""
-    return 3 * scores + 5 * len(KINDS) + 4
+    return 3 * scores + 5 * len(KINDS) + 4 + (layout.columns if layout else 0)
 
 
 class Leads(Protocol):
@@ -204,7 +239,32 @@ def describe(
     both = *pieces.numbers[0], *pieces.numbers[1]
     over_rows(len(ids), lambda at: compare_numbers(*both, left[at], right[at], numbers[at]))
     columns += [*numbers.T, np.abs(pieces.lengths[0][left] - pieces.lengths[1][right])]
+    columns += _compare_fields(pieces, left, right)
     return np.stack(columns, axis=1).astype(np.float32)
+
+
+def _compare_fields(
+    pieces: TextPieces, left: NDArray[np.int64], right: NDArray[np.int64]
+) -> list[NDArray[np.float64]]:
+    """Columns (n,) of each field: how alike its values are, by each way, and how many of the two are missing.
+
+    A value that is missing is neither alike nor unlike: `UNKNOWN`.
+    """
+    layout, columns = pieces.layout, []
+    missing = dict.fromkeys(layout.fields, np.zeros(len(left)))
+    for at, (field, way) in enumerate(layout.sparse):
+        kind = len(KINDS) + at
+        absent = [np.diff(starts) == 0 for starts, _ in pieces.pieces[kind]]
+        either = absent[0][left] | absent[1][right]
+        missing[field] = (absent[0][left].astype(np.float64) + absent[1][right]) / 2
+        cosine, shares = _agreement(pieces, kind, left, right)
+        for column in (cosine, *shares) if way == "words" else (cosine,):
+            columns.append(np.where(either, UNKNOWN, column))
+    for field, one, other in zip(layout.dense, *pieces.dense):
+        columns += compare_dense(field.kind, one[left], other[right])
+        absent = [np.isnan(values).any(axis=1).astype(np.float64) for values in (one, other)]
+        missing[field] = (absent[0][left] + absent[1][right]) / 2
+    return columns + list(missing.values())
 
 
 def compared_values(
@@ -214,16 +274,6 @@ def compared_values(
     left, right = pair_rows(ids)
     kinds = [_agreement(pieces, kind, left, right)[0] for kind in range(len(KINDS))]
     return np.stack([*scores, *kinds], axis=1).astype(np.float64)
-
-
-def text_agreement(pieces: TextPieces, ids: Ids) -> Features:
-    """(n, 6): of the pairs `ids` the cosine of their words and the shares in common; so for letters."""
-    left, right = pair_rows(ids)
-    columns: list[NDArray[np.float64]] = []
-    for kind in range(2):
-        cosine, shares = _agreement(pieces, kind, left, right)
-        columns += [cosine, *shares]
-    return np.stack(columns, axis=1).astype(np.float32)
 
 
 class _LeadsAmong:

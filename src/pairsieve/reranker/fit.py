@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.models.folds import fold_of
+from pairsieve.models.head import fold_of
 from pairsieve.numeric import logit, sigmoid
 from pairsieve.pairs import Ids, PairSpace, is_member, pair_rows
-from pairsieve.reranker import MOST_CANDIDATES, Floats, ReadTexts, Reranker, candidate_scans
+from pairsieve.reranker import MOST_CANDIDATES, Floats, ReadTexts, Reranker, Stack, candidate_scans
 from pairsieve.reranker.features import describe
 from pairsieve.reranker.linear import Linear, fit_linear
 from pairsieve.reranker.trees import COUNT, Features, Logits, Trees, fit_trees
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 FOLDS = 5
 CROSS_FOLDS = 3  # cross-encoders trained, each without a third of the left texts
 FEWEST = 20  # labels of either class below which models with many columns rank worse than the encoder
-STACK_SPREAD = 0.5  # prior standard deviation of the weights of a stack, around 1
+STACK_SPREAD = 0.25  # prior standard deviation of the weights of a stack, around those of `Stack`
 BACKGROUND = 200  # unlabelled candidates that models are held to the bi-encoder on
 CANDIDATES_A_TEXT = 20  # by either cut
-FEWEST_CANDIDATES = 50_000
+FEWEST_CANDIDATES = 150_000
 
 TrainCross = Callable[[Ids, NDArray[np.bool_]], "CrossMatcher"]
 
@@ -124,10 +124,11 @@ def fit_reranker(
     features = described[np.searchsorted(among, labelled)]
     rest = _expected(described[np.searchsorted(among, background)], base.expects(background), len(labels))
     raw = out_of_fold_logits(features, labels, left, seed, background=rest)
-    weight, share, bias = fit_stack(raw, base.log_odds, labels)
+    stack = fit_stack(raw, base.log_odds, labels)
     models = _fit_models(Examples(features, labels, np.ones(len(labels))).joined(rest), seed)
-    reranker = Reranker(*models, read.vocabulary, read.encoder, cuts, weight, share, bias, cross)
-    return FittedReranker(reranker, reranker.log_odds(raw, base.log_odds))
+    reranker = Reranker(*models, read.vocabulary, read.encoder, cuts, stack, cross)
+    logits = stack.trees * raw[0] + stack.linear * raw[1]
+    return FittedReranker(reranker, reranker.log_odds(logits, base.log_odds))
 
 
 def out_of_fold_logits(
@@ -138,13 +139,13 @@ def out_of_fold_logits(
     folds: int = FOLDS,
     background: Examples | None = None,
 ) -> Logits:
-    """(n,) logits of labelled pairs, each from models that saw no pair of its group (its left text).
+    """(2, n) logits of labelled pairs by trees and linear model that saw no pair of its group (left text).
 
     background: further examples for every model. Where the other folds hold one class only, the smoothed
     rate of all labels stands for what they would say.
     """
     rate = (labels.sum() + 0.5) / (len(labels) + 1.0)
-    logits = np.full(len(labels), float(logit(rate)))
+    logits = np.full((2, len(labels)), float(logit(rate)))
     fold = fold_of(groups, seed, folds)
     for one in range(folds):
         out = fold == one
@@ -152,7 +153,7 @@ def out_of_fold_logits(
         if out.any() and rest.any() and not rest.all():
             examples = Examples(features[~out], rest, np.ones(len(rest)))
             models = _fit_models(examples.joined(background) if background else examples, seed, COUNT // 2)
-            logits[out] = (models[0].logits(features[out]) + models[1].logits(features[out])) / 2
+            logits[:, out] = [model.logits(features[out]) for model in models]
     return logits
 
 
@@ -181,18 +182,17 @@ def _expected(features: Features, log_odds: NDArray[np.float64], labels: int) ->
     return Examples(np.concatenate([features, features]), matches, weights)
 
 
-def fit_stack(
-    logits: Logits, base_log_odds: NDArray[np.float64], labels: NDArray[np.bool_]
-) -> tuple[float, float, float]:
-    """Weights of the re-ranker's logits and of the bi-encoder's log-odds, neither negative, and a bias.
+def fit_stack(logits: Logits, base_log_odds: NDArray[np.float64], labels: NDArray[np.bool_]) -> Stack:
+    """Weights of both models' logits (2, n) and of the bi-encoder's log-odds (n,), none negative, and a bias.
 
-    Cross-entropy with a Gaussian prior on the weights around 1, so that few labels leave both their say.
+    Cross-entropy with a Gaussian prior on the weights around trees and bi-encoder, so that few labels leave
+    both their say, and the linear model has one where labels show that it helps.
     """
     from scipy.optimize import minimize
 
-    columns = np.stack([logits, np.clip(base_log_odds, -20, 20), np.ones(len(labels))], axis=1)
-    signs, centre = np.where(labels, 1.0, -1.0), np.array([1.0, 1.0, 0.0])
-    precision = np.array([1.0, 1.0, 0.0]) / STACK_SPREAD**2
+    columns = np.stack([*logits, np.clip(base_log_odds, -20, 20), np.ones(len(labels))], axis=1)
+    signs, centre = np.where(labels, 1.0, -1.0), np.array(astuple(Stack()))
+    precision = np.array([1.0, 1.0, 1.0, 0.0]) / STACK_SPREAD**2
 
     def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         margin = signs * (columns @ weights)
@@ -201,9 +201,8 @@ def fit_stack(
         slope = -(columns * (signs * sigmoid(-margin))[:, None]).sum(axis=0) + precision * off
         return value, slope
 
-    found = minimize(loss, centre, jac=True, method="L-BFGS-B", bounds=[(0.05, 5), (0, 5), (-10, 10)])
-    weight, base, bias = found.x.tolist()
-    return weight, base, bias
+    bounds = [(0.05, 5), (0, 5), (0, 5), (-10, 10)]
+    return Stack(*minimize(loss, centre, jac=True, method="L-BFGS-B", bounds=bounds).x.tolist())
 
 
 def _competing(space: PairSpace, ids: Ids, labelled: Ids) -> NDArray[np.bool_]:

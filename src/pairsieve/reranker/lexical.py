@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsieve.tasks.joined import without_gaps
+
 BUCKETS = 1 << 16  # n-grams are counted by bucket
 WIDTH = 256  # columns of a row
 _TEXTS_AT_ONCE = 1 << 13
@@ -63,4 +65,4 @@ def _count_ngrams(texts: Sequence[str]):  # type: ignore[no-untyped-def]
     vectorizer = HashingVectorizer(
         analyzer="char_wb", ngram_range=(3, 4), n_features=BUCKETS, norm=None, alternate_sign=False
     )
-    return vectorizer.transform(texts)
+    return vectorizer.transform([without_gaps(text) for text in texts])

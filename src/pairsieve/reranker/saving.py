@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, astuple
 from pathlib import Path
 
 import numpy as np
 
 from pairsieve.errors import InputError
 from pairsieve.files import load_json, write_json
-from pairsieve.reranker import Cuts, Reranker
+from pairsieve.reranker import Cuts, Reranker, Stack
 from pairsieve.reranker.features import KINDS, Vocabulary, feature_count
+from pairsieve.reranker.fields import Layout
 from pairsieve.reranker.lexical import BUCKETS, LexicalEncoder
 from pairsieve.reranker.linear import Linear
 from pairsieve.reranker.trees import Trees
@@ -18,7 +20,6 @@ RERANKER_FILE = "reranker.json"
 _TREES_FILE = "reranker-trees.safetensors"
 _ARRAYS_FILE = "reranker-arrays.safetensors"
 _VOCABULARY_FILE = "reranker-vocabulary.json"
-_NUMBERS = ("weight", "base", "bias")
 
 
 def save_reranker(folder: Path, reranker: Reranker) -> None:
@@ -29,15 +30,12 @@ def save_reranker(folder: Path, reranker: Reranker) -> None:
     arrays = {"weights": reranker.linear.weights, "bias": reranker.linear.bias}
     save_file({**arrays, "rarity": reranker.lexical.rarity}, str(folder / _ARRAYS_FILE))
     vocabulary = reranker.vocabulary
-    counts = {kind.__name__: count for kind, count in zip(KINDS, vocabulary.counts)}
-    write_json(
-        folder / _VOCABULARY_FILE, {"texts": vocabulary.texts, "digest": vocabulary.digest, "counts": counts}
-    )
+    words = {"texts": vocabulary.texts, "digest": vocabulary.digest, "layout": vocabulary.layout.as_json()}
+    write_json(folder / _VOCABULARY_FILE, {**words, "counts": list(vocabulary.counts)})
     for at, cross in enumerate(reranker.cross_encoders):
         cross.save(folder / f"cross-encoder-{at}")
-    numbers = {name: getattr(reranker, name) for name in _NUMBERS}
-    cuts = {"cosine_cut": reranker.cuts.cosine, "mean_cut": reranker.cuts.mean}
-    write_json(folder / RERANKER_FILE, {**numbers, **cuts, "cross_encoders": len(reranker.cross_encoders)})
+    about = {"stack": asdict(reranker.stack), "cuts": asdict(reranker.cuts)}
+    write_json(folder / RERANKER_FILE, {**about, "cross_encoders": len(reranker.cross_encoders)})
 
 
 def load_reranker(folder: Path, device: str | None = None) -> Reranker:
@@ -50,25 +48,28 @@ def load_reranker(folder: Path, device: str | None = None) -> Reranker:
     try:
         about = load_json(folder / RERANKER_FILE)
         words = load_json(folder / _VOCABULARY_FILE, most=1 << 31)
-        counts = tuple(words["counts"][kind.__name__] for kind in KINDS)
-        vocabulary = Vocabulary(int(words["texts"]), counts, str(words["digest"]))
+        layout, counts = Layout.of(words["layout"]), tuple(map(dict, words["counts"]))
+        if len(counts) != len(KINDS) + len(layout.sparse):
+            raise ValueError(f"{len(counts)} kinds of pieces")
+        vocabulary = Vocabulary(int(words["texts"]), counts, str(words["digest"]), layout)
         trees = Trees.of(load_file(str(folder / _TREES_FILE)))
         arrays = load_file(str(folder / _ARRAYS_FILE))
         linear, lexical = Linear(arrays["weights"], arrays["bias"]), LexicalEncoder(arrays["rarity"])
-        weight, base, bias = (float(about[name]) for name in _NUMBERS)
-        cuts = Cuts(float(about["cosine_cut"]), float(about["mean_cut"]))
+        stack = Stack(**{name: float(value) for name, value in about["stack"].items()})
+        cuts = Cuts(**{name: float(value) for name, value in about["cuts"].items()})
         crosses = int(about["cross_encoders"])
-        columns = feature_count(2 + (crosses > 0))
+        columns = feature_count(2 + (crosses > 0), layout)
         check_trees(trees, columns)
         if linear.weights.shape != (columns,) or linear.bias.shape != (1,):
             raise ValueError(f"{linear.weights.shape} weights for {columns} columns")
         if lexical.rarity.shape != (BUCKETS,):
             raise ValueError(f"rarity of {lexical.rarity.shape} buckets")
-        every = [weight, base, bias, cuts.cosine, cuts.mean, *linear.weights, *linear.bias, *lexical.rarity]
+        numbers = *astuple(stack), *astuple(cuts)
+        every = [*numbers, *linear.weights, *linear.bias, *lexical.rarity]
         if not np.isfinite(every).all():
             raise ValueError("a weight, cut or rarity is infinite or not a number")
         cross = tuple(load_cross(folder / f"cross-encoder-{at}", device) for at in range(crosses))
-        return Reranker(trees, linear, vocabulary, lexical, cuts, weight, base, bias, cross)
+        return Reranker(trees, linear, vocabulary, lexical, cuts, stack, cross)
     except (OSError, KeyError, ValueError, TypeError, SafetensorError) as error:
         what, remedy = "the re-ranker cannot be read", "Export it again"
         raise InputError(what, where=str(folder), why=str(error), remedy=remedy) from error

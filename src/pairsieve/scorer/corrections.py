@@ -1,4 +1,31 @@
-"""The two label-free corrections of a score, as fixed parameters and as the rows they make of a space."""
+"""The two label-free corrections of a score: neighbour smoothing and hubness correction.
+
+Neighbour smoothing averages the row of a text with the row of its nearest neighbour, which is often the same
+thing in other words (database-side augmentation in image retrieval: Turcot and Lowe, ICCV workshops 2009;
+Arandjelović and Zisserman, CVPR 2012):
+
+    row(i) ← (row(i) + w · row(nearest of i)), at unit length again
+
+Within one collection matches come in groups, and the weight grows with how near the nearest is:
+
+    w = strength · (cosine with the nearest - floor) / (1 - floor), at least 0 and at most strength
+
+where the floor is the cosine that nine in ten texts of the training collection have with their nearest.
+Between two collections the nearest is as often a competitor as the partner, so the weight is small and the
+same for all texts of a side.
+
+Hubness correction lets a pair count less where its texts have near neighbours that compete with it (local
+scaling: Schnitzer et al., JMLR 13, 2012; CSLS: Conneau et al., ICLR 2018). Here over very few neighbours:
+
+    score(i, j) = cosine(i, j) · lᵢ · lⱼ        l = 1 / density ^ exponent, at most √2
+
+The density of a text is the sum of its cosines with its nearest neighbours: with the nearest one in one
+collection, where a text may have many true partners; with the two nearest between two collections, where the
+nearest is often the one partner. The score is 1 for equal texts and cosine ^ (1 - 2 exponent) for two texts
+of one collection that are each other's nearest. Exponent 0 is the plain cosine.
+
+Either way the score stays a product of two rows, which any scan or index gives. Neither needs a label.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +37,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.pairs import CrossPairs, PairSpace
-from pairsieve.scorer.hubness import competitors, density, row_lengths
-from pairsieve.scorer.smoothing import BETWEEN_COLLECTIONS, smoothed_all, weights_by_nearness
+from pairsieve.scan import MAX_ROW_LENGTH
 
 if TYPE_CHECKING:
     from pairsieve.scan import Scan
 
 Floats = NDArray[np.float32]
+Sides = tuple[Floats, Floats | None]  # rows of left and right texts; right None for one collection
 ScanOf = Callable[[PairSpace, Floats, Floats | None], "Scan"]
 Arrays = dict[str, NDArray[Any]]
 Memo = Callable[[str, Callable[[], Arrays]], Arrays]
+
+SMOOTHING_STRENGTH = 1.0  # chosen on dev splits, as the two below: docs/decisions/0012
+ISOLATED = 0.1  # the share of the texts of one collection that are not smoothed
+BETWEEN_COLLECTIONS = 0.1  # of the smoothing strength, both sides together
+HUBNESS_STRENGTH = 0.25  # chosen on dev splits: docs/decisions/0011
+
+_ROWS_AT_ONCE = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -54,7 +88,7 @@ def make_corrections(space: PairSpace, hubness: float, smoothing: float, floor: 
     """Corrections of a strength for spaces like `space`, the one a scorer is trained on.
 
     Between two collections a strength is shared between the sides by how many possible partners a text has:
-    neighbours among many say more than among few. floor: see `smoothing.similarity_floor`.
+    neighbours among many say more than among few. floor: see `similarity_floor`.
     """
     left, right = space.shape
     if space.symmetric:
@@ -73,7 +107,7 @@ class NeighbourFinder(Protocol):
         """`column-S` and `cosine-S` (n,) of the nearest of each text of side S (0; 1 for two collections)."""
 
     def densities(self, space: PairSpace, left: Floats, right: Floats | None) -> Arrays:
-        """`left` and `right`: the density of each text (see `hubness.py`)."""
+        """`left` and `right`: the density of each text."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +148,8 @@ class CorrectedRows:
     """
 
     space: PairSpace
-    unit: tuple[Floats, Floats | None]
-    rows: tuple[Floats, Floats | None]
+    unit: Sides
+    rows: Sides
     nearest: tuple[NDArray[np.int64], ...] = ()
     weights: tuple[Floats, ...] = ()
     density: tuple[Floats, ...] = ()
@@ -128,14 +162,10 @@ def compute(kind: str, build: Callable[[], Arrays]) -> Arrays:
 
 
 def smooth_rows(
-    corrections: Corrections,
-    space: PairSpace,
-    left: Floats,
-    right: Floats | None,
-    finder: NeighbourFinder,
-    memo: Memo = compute,
+    corrections: Corrections, space: PairSpace, rows: Sides, finder: NeighbourFinder, memo: Memo = compute
 ) -> tuple[Floats, Floats | None, tuple[NDArray[np.int64], ...], tuple[Floats, ...]]:
     """Unit rows of both sides after neighbour smoothing, each side's nearest and weights."""
+    left, right = rows
     if not any(corrections.smoothing):
         return left, right, (), ()
     found = memo("nearest", lambda: finder.nearest(space, left, right))
@@ -148,21 +178,15 @@ def smooth_rows(
 
 
 def correct_rows(
-    corrections: Corrections,
-    space: PairSpace,
-    left: Floats,
-    right: Floats | None,
-    finder: NeighbourFinder,
-    memo: Memo = compute,
+    corrections: Corrections, space: PairSpace, rows: Sides, finder: NeighbourFinder, memo: Memo = compute
 ) -> CorrectedRows:
     """Rows whose product is the corrected score, from unit rows of both sides (right None for one).
 
     `memo(kind, build)` may keep what `build` finds about neighbours ("nearest", "density"), by name.
     """
-    unit = left, right
-    left, right, nearest, weights = smooth_rows(corrections, space, left, right, finder, memo)
+    left, right, nearest, weights = smooth_rows(corrections, space, rows, finder, memo)
     if not any(corrections.hubness):
-        return CorrectedRows(space, unit, (left, right), nearest, weights)
+        return CorrectedRows(space, rows, (left, right), nearest, weights)
     smooth = left, right
     found = memo("density", lambda: finder.densities(space, *smooth))
     densities = found["left"], found["right"]
@@ -172,4 +196,83 @@ def correct_rows(
     left *= lengths[0][:, None]
     if right is not None:
         right *= lengths[1][:, None]
-    return CorrectedRows(space, unit, (left, right), nearest, weights, densities, lengths)
+    return CorrectedRows(space, rows, (left, right), nearest, weights, densities, lengths)
+
+
+# ── neighbour smoothing ──────────────────────────────────────────────────────────────────────────
+
+
+def similarity_floor(cosines: Floats) -> float:
+    """The cosine with the nearest below which a text is not smoothed: a quantile of those given (n,)."""
+    known = cosines[np.isfinite(cosines)].astype(np.float64)
+    return float(np.quantile(known, ISOLATED)) if len(known) else 1.0
+
+
+def weights_by_nearness(cosines: Floats, floor: float, strength: float) -> Floats:
+    """Weights (n,) of the nearest of each text of one collection; -inf stands for no neighbour."""
+    known = np.isfinite(cosines)
+    share = (np.where(known, cosines, -1.0) - floor) / max(1.0 - floor, 1e-6)
+    weights: Floats = np.where(known, strength * np.clip(share, 0.0, 1.0), 0.0).astype(np.float32)
+    return weights
+
+
+def smoothed(rows: Floats, nearest: Floats, weights: Floats) -> Floats:
+    """Unit rows (n, d), each averaged with the row of its nearest (n, d) by its weight (n,)."""
+    mixed = rows + weights[:, None] * nearest
+    unit: Floats = mixed / np.maximum(np.linalg.norm(mixed, axis=1, keepdims=True), np.float32(1e-12))
+    return unit
+
+
+def smoothed_all(rows: Floats, others: Floats, nearest: NDArray[np.int64], weights: Floats) -> Floats:
+    """The same from all rows that may be a nearest, `nearest` (n,) naming it; always a copy."""
+    unit = np.array(rows, np.float32)
+    if len(others):
+        for first in range(0, len(rows), _ROWS_AT_ONCE):
+            at = slice(first, first + _ROWS_AT_ONCE)
+            unit[at] = smoothed(rows[at], others[np.maximum(nearest[at], 0)], weights[at])
+    return unit
+
+
+# ── hubness correction ───────────────────────────────────────────────────────────────────────────
+
+
+def competitors(symmetric: bool) -> int:
+    """How many nearest neighbours make the density of a text."""
+    return 1 if symmetric else 2
+
+
+def row_lengths(density: Floats, exponent: float) -> Floats:
+    """Lengths of rows from the density of each text, (n,) both."""
+    floored = np.maximum(density, 1e-30).astype(np.float64)  # hardly any: the row is as long as may be
+    lengths: Floats = np.minimum(floored**-exponent, MAX_ROW_LENGTH).astype(np.float32)
+    return lengths
+
+
+def density(cosines: Floats) -> Floats:
+    """Cosines (n, k) with the nearest, -inf for none -> their sums (n,); negative cosines count nothing."""
+    sums: Floats = np.maximum(cosines, 0).sum(axis=1, dtype=np.float32)
+    return sums
+
+
+def densities_from_lists(
+    space: PairSpace, columns: NDArray[np.int64], cosines: Floats
+) -> tuple[Floats, Floats]:
+    """The density of each left and right text from lists of neighbours (n, k), best first, as an index
+    finds them; -1 is no neighbour. One collection: both are the same array."""
+    count = competitors(space.symmetric)
+    listed = columns >= 0
+    rows = np.broadcast_to(np.arange(len(columns))[:, None], columns.shape)[listed]
+    right = _best(columns[listed], cosines[listed], space.shape[1], count)
+    left = _best(rows, cosines[listed], space.shape[0], count)
+    if space.symmetric:
+        left = right = np.maximum(left, right)
+    return left, right
+
+
+def _best(places: NDArray[np.int64], cosines: Floats, size: int, count: int) -> Floats:
+    """The sum of the `count` highest cosines at each of `size` places."""
+    order = np.lexsort((-cosines, places))
+    places, cosines = places[order], cosines[order]
+    first = np.searchsorted(places, places, side="left")
+    kept = np.arange(len(places)) - first < count
+    return np.bincount(places[kept], np.maximum(cosines[kept], 0), size).astype(np.float32)

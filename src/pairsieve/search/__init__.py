@@ -4,8 +4,7 @@
 row's m nearest, found exactly or by a Faiss index, as the paper does. Both give the same `Found`.
 """
 
-from pairsieve.search.candidates import Found, PairSearch
-from pairsieve.search.exact import ExactSearch
+from pairsieve.search.exact import ExactSearch, Found, PairSearch
 from pairsieve.search.neighbours import NeighbourSearch, index_neighbours, neighbour_recall
 
 __all__ = ["ExactSearch", "Found", "NeighbourSearch", "PairSearch", "index_neighbours", "neighbour_recall"]

@@ -1,4 +1,4 @@
-"""Exact search over all pairs for the best or the most uncertain ones, in two passes.
+"""Search for pairs: the protocol, and the exact search over all pairs in two passes.
 
 Pass one counts all pairs by score in fine bins, less those asked, which gives a range sure to hold the
 wanted pairs and little more. Pass two collects that range; the rest is a sort of a few pairs. A scan that
@@ -7,16 +7,80 @@ can `select` (CUDA) does both in one pass, rough where that is safe and exact wh
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.contracts import Estimate
-from pairsieve.pairs import Ids
+from pairsieve.errors import PoolExhausted
+from pairsieve.pairs import Ids, ScoredPairs, Scores
 from pairsieve.scan import Scan
-from pairsieve.search.candidates import Found, TopPairs, check_pool
 
+MAX_HELD = 2_000_000  # candidates held before they are cut to those still wanted
 BINS = 1 << 14
 REMEDY = "Lower the batch, or stop: nearly every pair of the space has been asked."
+
+
+@dataclass(frozen=True)
+class Found:
+    """Chosen pairs in the order of their ids, how they were searched, and the search's measured recall."""
+
+    pairs: ScoredPairs
+    method: str
+    recall: Estimate
+
+
+class PairSearch(Protocol):
+    """Finds unasked pairs by score. `asked` is a sorted array of ids to leave out.
+
+    `fewest`: how many pairs will do where there are no more; `count` unless given.
+    """
+
+    def best(self, count: int, asked: Ids, fewest: int | None = None) -> Found:
+        """The `count` highest scores; ties by smaller id."""
+
+    def closest(self, score: float, count: int, asked: Ids, fewest: int | None = None) -> Found:
+        """The `count` scores nearest to `score`; ties by smaller id."""
+
+
+@dataclass
+class TopPairs:
+    """The `count` wanted among the pairs handed in so far; `centre` None wants the highest scores."""
+
+    count: int
+    asked: Ids
+    centre: float | None
+    _pieces: list[ScoredPairs] = field(default_factory=list)
+    _held: int = 0
+
+    def take(self, ids: Ids, scores: Scores) -> None:
+        piece = ScoredPairs.of(ids, scores).without(self.asked)
+        self._pieces.append(piece)
+        self._held += len(piece)
+        if self._held > max(MAX_HELD, 4 * self.count):
+            self._cut()
+
+    def kept(self) -> ScoredPairs:
+        self._cut()
+        return self._pieces[0]
+
+    def _cut(self) -> None:
+        together = ScoredPairs.of(
+            np.concatenate([piece.ids for piece in self._pieces] or [np.empty(0, np.int64)]),
+            np.concatenate([piece.scores for piece in self._pieces] or [np.empty(0, np.float32)]),
+        )
+        wanted = (
+            together.best(self.count) if self.centre is None else together.closest(self.centre, self.count)
+        )
+        self._pieces, self._held = [wanted], len(wanted)
+
+
+def check_pool(asked_for: int, free: int, pool: str, remedy: str) -> None:
+    """Stop before a search that cannot find enough."""
+    if asked_for > free:
+        raise PoolExhausted(f"asked for {asked_for:,} pairs, {free:,} unlabelled remain in {pool}. {remedy}")
 
 
 class ExactSearch:
@@ -47,12 +111,6 @@ class ExactSearch:
         high = np.nextafter(np.float32(min(score + reach, 2.0)), np.float32(4))
         return self._collect(float(low), float(high), TopPairs(count, asked, score))
 
-    def counts(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Pass one: fine edges over all scores, and how many pairs reach each."""
-        if self._reaching is None:
-            self._reaching = self.scan.count_reaching(self._edges, desc="counting all pairs")
-        return self._edges, self._reaching
-
     def _at_most(self, count: int, asked: Ids, fewest: int | None) -> int:
         """`count`, or as many as there are."""
         free = self.scan.space.size - len(asked)
@@ -67,9 +125,10 @@ class ExactSearch:
 
     def _free(self, asked: Ids) -> NDArray[np.int64]:
         """Unasked pairs at or above each edge."""
-        _, reaching = self.counts()
+        if self._reaching is None:
+            self._reaching = self.scan.count_reaching(self._edges, desc="counting all pairs")
         taken = np.sort(self.scan.scores(asked))
-        return reaching - (len(taken) - np.searchsorted(taken, self._edges, "left"))
+        return self._reaching - (len(taken) - np.searchsorted(taken, self._edges, "left"))
 
     def _collect(self, low: float, high: float, top: TopPairs) -> Found:
         self.scan.collect(low, high, top.take, desc="collecting pairs")

@@ -18,7 +18,7 @@ from pairsieve.errors import InputError, nearest
 from pairsieve.pairs import AcrossPairs, AllPairs, Ids, PairSpace, Rows, Scores
 from pairsieve.progress import tracked
 from pairsieve.scan import Neighbours, Scan
-from pairsieve.search.candidates import Found, TopPairs, check_pool
+from pairsieve.search.exact import Found, TopPairs, check_pool
 
 Matrix: TypeAlias = NDArray[np.float32]  # unit rows (n, d)
 

@@ -17,10 +17,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pairsieve.pairs import AllPairs, CrossPairs, PairSpace, Rows
-from pairsieve.scorer.corrections import Arrays, Corrections, Memo, compute
-from pairsieve.scorer.hubness import competitors, density
-from pairsieve.scorer.reranked import below_candidates, squash
-from pairsieve.scorer.smoothing import smoothed, smoothed_all
+from pairsieve.scorer.corrections import (
+    Arrays,
+    Corrections,
+    Memo,
+    competitors,
+    compute,
+    density,
+    smoothed,
+    smoothed_all,
+)
+from pairsieve.scorer.scorer import below_candidates, squash
 from pairsieve.serving.held import (
     MOST_SCORES,
     NEAR,

@@ -79,7 +79,7 @@ def matching_task(
     """A task from a benchmark folder, or from two tables and a mapping named one by one.
 
     Splits: train/dev/test by components of the matches, 50/25/25 of the records; and `all`, the whole
-    product of both tables. A record's text is its non-empty values joined by " | ", without the id and
+    product of both tables. A record's text is its values joined by " | ", without the id and
     without a column that gives the matches away (numbers, each once per table, equal in every match).
     """
     if folder is not None and not (left or right or mapping):

@@ -10,21 +10,18 @@ import numpy as np
 from pairsieve.errors import InputError
 from pairsieve.pairs import Rows
 from pairsieve.tasks.fields import Fields, check_kinds, check_places, guess_kinds, make_fields
+from pairsieve.tasks.joined import BETWEEN, joined_rows
 from pairsieve.tasks.reading import Table
 from pairsieve.tasks.task import Collection
 
-BETWEEN = " | "  # stands between the columns of a text where no template is given
 ALL_COLUMNS = "all columns"  # noted in place of a template where a text has every column but the key
 _NAME_COLUMNS = 'Name columns in braces, as "{title} by {author}"'
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 def joined_columns(table: Table, columns: Sequence[str], option: str = "") -> list[str]:
-    """The non-empty values of the columns, stripped, with " | " between them."""
-    cells = [table.strings(column, option) for column in columns]
-    if len(cells) == 1:
-        return cells[0]
-    return [BETWEEN.join(value.strip() for value in row if value.strip()) for row in zip(*cells)]
+    """The values of the columns, stripped, with " | " between them; a missing one leaves its place empty."""
+    return joined_rows([table.strings(column, option) for column in columns])
 
 
 def from_template(table: Table, template: str, option: str = "`template`") -> list[str]:

@@ -58,11 +58,13 @@ def column_days(texts: Texts) -> Floats:
 
     Where day and month could be swapped, the column's other values decide; a year alone is its first day.
     """
-    day_first = _day_first(texts)
-    return np.array([np.nan if text is None else _days(text.strip(_AROUND), day_first) for text in texts])
+    day_first = day_first_in(texts)
+    return np.array([np.nan if text is None else days_since(text, day_first) for text in texts])
 
 
-def _days(text: str, day_first: bool) -> float:
+def days_since(text: str, day_first: bool) -> float:
+    """A date in days since 1970, whatever stands around it; nan where the text is none."""
+    text = text.strip(_AROUND)
     parts: tuple[int, int, int] | None = None
     if found := _ISO.fullmatch(text):
         parts = int(found[1]), int(found[3]), int(found[4])
@@ -84,7 +86,7 @@ def _days(text: str, day_first: bool) -> float:
         return np.nan
 
 
-def _day_first(texts: Texts) -> bool:
+def day_first_in(texts: Texts) -> bool:
     """Whether dates such as 3/4/1990 begin with the day: told by a part above 12, else by the separator."""
     dotted = False
     for text in texts:

@@ -52,7 +52,7 @@ def _unseen(campaign: Campaign, scored: ScoredSpace) -> list[tuple[int, float]]:
     Pairs whose label follows from others are left out. Only those more likely a match than not; equal
     probabilities by the smaller id.
     """
-    from pairsieve.campaign.inference import unaskable_pairs
+    from pairsieve.campaign.questions import unaskable_pairs
     from pairsieve.search import ExactSearch
 
     known = unaskable_pairs(campaign.ledger, scored.space, campaign.settings.transitivity)

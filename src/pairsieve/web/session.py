@@ -22,7 +22,7 @@ import numpy as np
 
 from pairsieve.campaign import Campaign, Step
 from pairsieve.campaign.audits import split_ledger
-from pairsieve.campaign.inference import infer_labels
+from pairsieve.campaign.questions import infer_labels
 from pairsieve.contracts import Answer
 from pairsieve.errors import InputError, LedgerError, LedgerUnavailable, PairsieveError
 from pairsieve.http.errors import log_seldom

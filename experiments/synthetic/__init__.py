@@ -1,4 +1,4 @@
-"""Synthetic questions with the whole truth about which of them match, for demonstrations and tests.
+"""Synthetic questions with the whole truth about which of them match, for tests and benches.
 
 A synthetic question means one (family, intent, object, attribute): two questions match exactly when they mean
 the same. Paraphrases of one meaning use other sentence patterns, other names for the same thing, other
@@ -21,8 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.errors import InputError
-from pairsieve.synthetic.phrases import (
+from experiments.synthetic.phrases import (
     CLOSINGS,
     FAMILIES,
     OPENINGS,
@@ -33,8 +32,12 @@ from pairsieve.synthetic.phrases import (
     pick,
     wording,
 )
+from pairsieve.errors import InputError
+from pairsieve.pairs import AllPairs, Ids
+from pairsieve.synthetic import same_cluster
+from pairsieve.tasks import Collection, Split, Task
 
-__all__ = ["FAMILIES", "SyntheticQuestions", "jaccard", "synthetic_questions"]
+__all__ = ["FAMILIES", "SyntheticQuestions", "jaccard", "questions_task", "synthetic_questions"]
 
 SIZE_SHARES = (0.57, 0.28, 0.09, 0.033, 0.012, 0.007, 0.005, 0.003)  # of meanings with 1, 2, … 8 texts
 ECHO_SHARE = 0.15  # of texts: those that copy a near miss's sentence and surroundings
@@ -261,3 +264,31 @@ def _near_misses(
         found += zip(rows[one].tolist(), rows[other].tolist())
     kept = sorted(_shuffled(len(found), rng)[:count])
     return sorted(found[at] for at in kept)
+
+
+def questions_task(texts: int, seed: int) -> Task:
+    """The synthetic questions as a task: clusters shuffled, half of the questions each for train and test."""
+    questions = synthetic_questions(texts, seed)
+    clusters = np.random.default_rng([seed, 1]).permutation(int(questions.cluster.max()) + 1)
+    place = np.empty(len(clusters), np.int64)
+    place[clusters] = np.arange(len(clusters))
+    sizes = np.bincount(questions.cluster, minlength=len(clusters))[clusters]
+    in_train = (np.cumsum(sizes) - sizes / 2 <= len(questions.texts) / 2)[place][questions.cluster]
+    splits = {
+        "train": _split("train", questions, np.flatnonzero(in_train)),
+        "test": _split("test", questions, np.flatnonzero(~in_train)),
+    }
+    provenance = {"source": "experiments.synthetic", "texts": len(questions.texts), "seed": seed}
+    return Task("synthetic-questions", "equivalence", splits, provenance, {})
+
+
+def _split(name: str, questions: SyntheticQuestions, rows: Ids) -> Split:
+    keys, texts = ([column[row] for row in rows.tolist()] for column in (questions.keys, questions.texts))
+    side = Collection(keys, texts)
+    space = AllPairs(len(rows))
+    at = np.full(len(questions.texts), -1)
+    at[rows] = np.arange(len(rows))
+    stated = at[np.array(questions.stated_negatives)]
+    inside = (stated >= 0).all(axis=1)
+    negatives = np.unique(space.ids(*stated[inside].T))
+    return Split(name, space, side, side, same_cluster(questions.cluster[rows]), negatives, True)

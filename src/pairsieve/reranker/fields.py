@@ -1,0 +1,229 @@
+"""Fields of joined texts: which column stands where, and how two values of its kind are compared.
+
+A record's text has its values in their places (`tasks/joined.py`), so a re-ranker that knows the places and
+kinds compares field by field, in every collection and in a service, from the texts alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsieve.tasks.fields import guess_kinds, place_columns
+from pairsieve.tasks.joined import taken_apart
+from pairsieve.tasks.values import column_numbers, day_first_in, days_since
+
+if TYPE_CHECKING:
+    from pairsieve.tasks import Collection
+
+MOST_FIELDS = 40  # that are compared
+UNKNOWN = 0.5  # how alike two values are of which one is missing
+SPARSE = {  # how values are compared piece by piece, by kind
+    "text": ("words", "letters"),
+    "category": ("words", "letters"),
+    "name": ("words", "letters", "initials"),
+    "code": ("glued", "glued_letters"),
+    "date": ("glued_letters",),
+    "day-first date": ("glued_letters",),
+}
+DENSE = ("number", "date", "day-first date", "place")
+_EARTH = 6371.0  # km
+_WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field: its kind and where it stands in left and right texts (a place in two positions)."""
+
+    name: str
+    kind: str
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The fields that texts of both sides have, and how many values a left and a right text holds."""
+
+    fields: tuple[Field, ...] = ()
+    values: tuple[int, int] = (0, 0)
+
+    @property
+    def sparse(self) -> list[tuple[Field, str]]:
+        """Each field that is compared by pieces, with each way of taking pieces."""
+        return [(field, way) for field in self.fields for way in SPARSE.get(field.kind, ())]
+
+    @property
+    def dense(self) -> list[Field]:
+        return [field for field in self.fields if field.kind in DENSE]
+
+    @property
+    def columns(self) -> int:
+        """How many columns of a description compare fields."""
+        pieces = sum(3 if way == "words" else 1 for _, way in self.sparse)
+        return pieces + 2 * len(self.dense) + len(self.fields)
+
+    def as_json(self) -> dict[str, Any]:
+        fields = [[field.name, field.kind, list(field.left), list(field.right)] for field in self.fields]
+        return {"fields": fields, "values": list(self.values)}
+
+    @staticmethod
+    def of(words: dict[str, Any]) -> Layout:
+        """The layout that `as_json` gave."""
+        fields = tuple(
+            Field(str(name), str(kind), tuple(map(int, left)), tuple(map(int, right)))
+            for name, kind, left, right in words["fields"]
+        )
+        known = {*SPARSE, *DENSE}
+        left, right = map(int, words["values"])
+        for field in fields:
+            places = 2 if field.kind == "place" else 1
+            fits = len(field.left) == len(field.right) == places and field.kind in known
+            if not fits or not {*field.left} <= {*range(left)} or not {*field.right} <= {*range(right)}:
+                raise ValueError(f"the field {field.name!r} is of no known kind, or stands nowhere")
+        return Layout(fields, (left, right))
+
+
+NO_FIELDS = Layout()
+
+
+def find_layout(left: Collection, right: Collection) -> Layout:
+    """The layout of the texts of both sides (one collection given twice), empty for plain texts.
+
+    Where all texts of a side have as many values, each place is a column: the one of the collection's fields
+    with just these values, else one of its own whose kind is guessed from the values.
+    """
+    sides = [left] if left is right else [left, right]
+    found = [_columns(side) for side in sides]
+    if not all(found):
+        return NO_FIELDS
+    names = [[name for name, _ in columns] for columns in found]
+    values = (len(found[0]), len(found[-1]))
+    kinds = {name: kind for name, kind in found[0] if name in names[-1]}
+    places = dict(place_columns(kinds))
+    fields = []
+    for name, kind in kinds.items():
+        columns, kind = ((name, places[name]), "place") if name in places else ((name,), kind)
+        if kind in SPARSE or kind in DENSE:
+            at = [tuple(side.index(column) for column in columns) for side in (names[0], names[-1])]
+            fields.append(Field(", ".join(columns), kind, *at))
+    return Layout(tuple(fields[:MOST_FIELDS]), values)
+
+
+def _columns(side: Collection) -> list[tuple[str, str]]:
+    """Name and kind of each place in the texts of a side; empty where these have no places in common."""
+    rows = [taken_apart(text) for text in side.texts]
+    count = len(rows[0]) if rows else 0
+    if count < 2 or any(len(row) != count for row in rows):
+        return []
+    values = [list(column) for column in zip(*rows)]
+    named: dict[int, str] = {}
+    if side.fields is not None:
+        kept = {name: [value or "" for value in side.fields.column(name)] for name in side.fields.names}
+        for at, column in enumerate(values):
+            alike = [name for name, own in kept.items() if name not in named.values() and _same(own, column)]
+            if alike:
+                named[at] = alike[0]
+    names = [named.get(at, f"value {at + 1}") for at in range(count)]
+    kinds = guess_kinds(dict(zip(names, values))) | ({} if side.fields is None else dict(side.fields.kinds))
+    for name, column in zip(names, values):
+        if kinds[name] == "date" and day_first_in(column):
+            kinds[name] = "day-first date"
+    return [(name, kinds[name]) for name in names]
+
+
+def _same(own: Sequence[str], column: Sequence[str]) -> bool:
+    return all(a.strip() == b or " | " in a or "|" in (a[:1], a[-1:]) for a, b in zip(own, column))
+
+
+def words(value: str) -> list[str]:
+    return _WORD.findall(value.lower())
+
+
+def letters(value: str) -> list[str]:
+    """Runs of three letters over word borders."""
+    joined = f" {' '.join(words(value))} "
+    return [joined[at : at + 3] for at in range(len(joined) - 2)] if len(joined) > 2 else []
+
+
+def initials(value: str) -> list[str]:
+    return [word[0] for word in words(value)]
+
+
+def glued(value: str) -> list[str]:
+    """The value without spaces and marks, as one piece."""
+    whole = "".join(words(value))
+    return [whole] if whole else []
+
+
+def glued_letters(value: str) -> list[str]:
+    whole = "".join(words(value))
+    return [f" {whole} "[at : at + 3] for at in range(len(whole))] if whole else []
+
+
+WAYS: dict[str, Callable[[str], list[str]]] = {
+    way.__name__: way for way in (words, letters, initials, glued, glued_letters)
+}
+
+
+def field_values(layout: Layout, text: str, side: int) -> list[tuple[str, ...]]:
+    """The values of each field of a text of a side (0 left, 1 right); all empty where it has other places."""
+    values = taken_apart(text)
+    places = [field.right if side else field.left for field in layout.fields]
+    if len(values) != layout.values[side]:
+        return [("",) * len(at) for at in places]
+    return [tuple(values[place] for place in at) for at in places]
+
+
+def dense_values(layout: Layout, texts: Sequence[str], side: int) -> list[NDArray[np.float64]]:
+    """Of each dense field (n, 1) numbers or days, or (n, 2) degrees; nan where missing."""
+    wanted = [at for at, field in enumerate(layout.fields) if field.kind in DENSE]
+    if not wanted:
+        return []
+    rows = [field_values(layout, text, side) for text in texts]
+    found = []
+    for at in wanted:
+        kind = layout.fields[at].kind
+        parts = [[row[at][part] for row in rows] for part in range(len(layout.fields[at].left))]
+        if kind.endswith("date"):
+            days = [days_since(value, kind != "date") for value in parts[0]]
+            found.append(np.array(days, np.float64).reshape(-1, 1))
+        else:
+            found.append(np.stack([column_numbers(part) for part in parts], axis=1))
+    return found
+
+
+def compare_dense(
+    kind: str, left: NDArray[np.float64], right: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(n,) how near values (n, 1 or 2) are, from 0 to 1 on a logarithmic scale, and whether they are equal.
+
+    Numbers by relative difference, dates by days, places by kilometres; `UNKNOWN` where one is missing.
+    """
+    missing = np.isnan(left).any(axis=1) | np.isnan(right).any(axis=1)
+    one, other = np.nan_to_num(left), np.nan_to_num(right)
+    if kind == "place":
+        apart, most = _kilometres(one, other), 20_000.0
+    elif kind.endswith("date"):
+        apart, most = np.abs(one - other)[:, 0], 36_525.0
+    else:
+        larger = np.maximum(np.abs(one), np.abs(other))[:, 0]
+        apart, most = 1e4 * np.abs(one - other)[:, 0] / np.maximum(larger, 1e-300), 1e4
+    near = 1.0 - np.minimum(np.log1p(apart) / np.log1p(most), 1.0)
+    equal = (one == other).all(axis=1).astype(np.float64)
+    near[missing], equal[missing] = UNKNOWN, UNKNOWN
+    return near, equal
+
+
+def _kilometres(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Great-circle distances (n,) of latitudes and longitudes (n, 2) in degrees, by the haversine formula."""
+    a, b = np.radians(one), np.radians(other)
+    part = np.sin((b - a) / 2) ** 2
+    chord = part[:, 0] + np.cos(a[:, 0]) * np.cos(b[:, 0]) * part[:, 1]
+    found: NDArray[np.float64] = 2 * _EARTH * np.arcsin(np.sqrt(np.clip(chord, 0.0, 1.0)))
+    return found

@@ -1,0 +1,120 @@
+"""Fields of joined texts: taken apart by place, compared by kind, the same from texts alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pairsieve.pairs import AllPairs, CrossPairs
+from pairsieve.reranker.features import TextReader, count_pieces, describe, feature_count
+from pairsieve.reranker.fields import NO_FIELDS, UNKNOWN, Layout, compare_dense, find_layout
+from pairsieve.tasks import Collection
+from pairsieve.tasks.fields import make_fields
+from pairsieve.tasks.joined import joined, joined_rows, taken_apart, without_gaps
+
+TABLE = {
+    "name": ["Jane Doe", "J. Doe", "Ann Lee", "Bo Li"] * 2,
+    "born": ["1970-01-01", "1970-01-11", "", "1999-05-05"] * 2,
+    "lat": ["48.0", "48.0", "10.5", "-3"] * 2,
+    "lon": ["16.0", "16.0", "11.5", "4"] * 2,
+    "price": ["100", "90", "", "7"] * 2,
+}
+
+
+def collection(table=TABLE, fields=True):
+    rows = joined_rows(list(table.values()))
+    return Collection([str(at) for at in range(len(rows))], rows, make_fields(table) if fields else None)
+
+
+def test_a_missing_value_leaves_its_place_empty():
+    text = joined(["Ann Lee", "", " 10.5 ", ""])
+    assert text == "Ann Lee |  | 10.5 | "
+    assert taken_apart(text) == taken_apart(text.strip()) == ["Ann Lee", "", "10.5", ""]
+    assert without_gaps(text) == "Ann Lee | 10.5"
+    assert without_gaps("plain text") == "plain text"
+    assert joined(["", " "]) == ""
+    assert taken_apart(joined(["one | other", "x |"])) == ["one / other", "x"]
+
+
+def test_places_get_the_names_and_kinds_of_the_columns_they_hold():
+    side = collection()
+    layout = find_layout(side, side)
+    found = {field.name: (field.kind, field.left) for field in layout.fields}
+    kinds = {"name": ("name", (0,)), "born": ("date", (1,)), "lat, lon": ("place", (2, 3))}
+    assert found == {**kinds, "price": ("number", (4,))}
+    assert layout.values == (5, 5)
+    assert Layout.of(layout.as_json()) == layout
+
+
+def test_texts_without_kept_columns_are_fields_by_place():
+    side = collection(fields=False)
+    assert [field.kind for field in find_layout(side, side).fields][:2] == ["name", "date"]
+
+
+@pytest.mark.parametrize("texts", [["plain", "texts"], ["a | b", "one value"], []])
+def test_texts_without_common_places_have_no_fields(texts):
+    side = Collection([str(at) for at in range(len(texts))], texts)
+    assert find_layout(side, side) == NO_FIELDS
+
+
+def test_two_tables_are_compared_in_the_columns_both_have():
+    other = {"cost": TABLE["price"], "name": TABLE["name"], "born": TABLE["born"]}
+    layout = find_layout(collection(), collection(other))
+    assert {field.name: (field.left, field.right) for field in layout.fields} == {
+        "name": ((0,), (1,)),
+        "born": ((1,), (2,)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other", "near"),
+    [
+        ("number", [[100.0]], [[100.0]], 1.0),
+        ("number", [[100.0]], [[-100.0]], 0.0),
+        ("date", [[0.0]], [[36_525.0]], 0.0),
+        ("place", [[48.0, 16.0]], [[48.0, 16.0]], 1.0),
+        # A degree of longitude on the equator is 111.19 km: 1 - log(112.19) / log(20,001).
+        ("place", [[0.0, 0.0]], [[0.0, 1.0]], 1 - np.log(112.1949) / np.log(20_001)),
+        ("number", [[np.nan]], [[3.0]], UNKNOWN),
+    ],
+)
+def test_values_are_near_by_their_kind(kind, one, other, near):
+    found, equal = compare_dense(kind, np.array(one), np.array(other))
+    assert found[0] == pytest.approx(near, abs=1e-5)
+    assert equal[0] == (UNKNOWN if np.isnan(one).any() else one == other)
+
+
+def test_a_pair_is_described_field_by_field_from_the_texts_alone():
+    """Jane Doe and J. Doe: the same initials and place, ten days apart; Ann Lee lacks the date and price."""
+    side = collection()
+    layout = find_layout(side, side)
+    space, vocabulary = AllPairs(len(side)), count_pieces([side.texts], layout)
+    ids = space.ids([0, 0], [1, 2])
+    pieces = TextReader(vocabulary).take_apart(space, side.texts, side.texts)
+    columns = describe(pieces, ids, [np.array([0.9, 0.1])])
+    assert columns.shape == (2, feature_count(1, layout))
+    own = columns[:, feature_count(1) :]
+    # name: words (cosine, two shares), letters, initials; born: letters; then near and equal of the dense.
+    assert own[0, 4] == pytest.approx(1.0)
+    assert own[0, 0] < 1.0
+    assert own[1, 5] == UNKNOWN
+    born, place, price = own[:, 6:8], own[:, 8:10], own[:, 10:12]
+    assert born[0].tolist() == pytest.approx([1 - np.log(11) / np.log(36_526), 0.0])
+    assert born[1].tolist() == price[1].tolist() == [UNKNOWN, UNKNOWN]
+    assert place[0].tolist() == [1.0, 1.0]
+    assert own[:, 12:].tolist() == [[0, 0, 0, 0], [0, 0.5, 0, 0.5]]  # missing, by field
+    # A service holds other texts: the same two have the same columns there.
+    few = [side.texts[0], side.texts[1]]
+    small = TextReader(vocabulary).take_apart(CrossPairs(1, 1), few[:1], few[1:])
+    again = describe(small, CrossPairs(1, 1).ids([0], [0]), [np.array([0.9])])
+    np.testing.assert_allclose(again[0, feature_count(1) :], own[0], atol=1e-6)
+
+
+def test_a_text_with_other_places_has_all_fields_missing():
+    side = collection()
+    layout = find_layout(side, side)
+    vocabulary = count_pieces([side.texts], layout)
+    pieces = TextReader(vocabulary).take_apart(CrossPairs(1, 1), [side.texts[0]], ["Jane Doe"])
+    columns = describe(pieces, CrossPairs(1, 1).ids([0], [0]), [np.array([0.9])])[0, feature_count(1) :]
+    assert set(columns[:-4].tolist()) == {UNKNOWN}
+    assert columns[-4:].tolist() == [0.5] * 4
