@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pairsieve.measure.exact import measure_exactly
 
 from pairsieve.campaign.questions import implied_pairs
 from pairsieve.errors import InputError
 from pairsieve.matches.clusters import guarded_clusters
+from pairsieve.measure.curve import measure_exactly
 from pairsieve.pairs import AcrossPairs, AllPairs, pair_ids, pair_rows
 from pairsieve.scan import open_scan, unit_rows
 from pairsieve.search import ExactSearch, index_neighbours

@@ -63,7 +63,7 @@ def tables_task(
     key: str | None = None,
     kinds: Mapping[str, str] | None = None,
     source: str | None = None,
-    also: Sequence[Any] = (),
+    also: Any = (),
     within_sources: bool = False,
     matches: Any = None,
     labels: Any = None,
