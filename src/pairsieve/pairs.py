@@ -1,14 +1,17 @@
 """Pair spaces, pair ids, and scored pairs.
 
 A pair space is every pair that could match: all distinct unordered pairs of one collection
-(`AllPairs`), or the cross product of two (`CrossPairs`). A pair has one id, `left << 32 | right` as
+(`AllPairs`), those of them between two sources (`AcrossPairs`), or the cross product of two collections
+(`CrossPairs`). A pair has one id, `left << 32 | right` as
 int64, with `left < right` in `AllPairs`. A rank numbers the pairs of a space from 0 in the order of
 their ids. All of it is integer arithmetic on arrays, exact for collections of a billion texts.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -96,6 +99,101 @@ class AllPairs:
     def sample(self, count: int, rng: np.random.Generator, outside: Ids | None = None) -> Ids:
         """`count` distinct pairs drawn uniformly from those not in the sorted array `outside`; sorted."""
         return _sample(self, count, rng, outside)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AcrossPairs(AllPairs):
+    """The pairs of one collection whose texts are of different sources; `sources` (texts,) numbers them.
+
+    Ranks skip the pairs within a source. Rows of a source, in their order, are found by one sorted array of
+    `source * 2**31 + row`.
+    """
+
+    sources: Rows
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        codes = np.asarray(self.sources, np.int64)
+        if codes.shape != (self.texts,) or (codes < 0).any() or codes.max(initial=0) >= MOST_TEXTS:
+            raise ValueError(f"{self.texts:,} texts need as many sources, numbered from 0")
+        object.__setattr__(self, "sources", codes)
+
+    def __repr__(self) -> str:
+        digest = hashlib.sha256(self.sources.astype("<i8").tobytes()).hexdigest()
+        return f"AcrossPairs(texts={self.texts}, sources={digest[:16]})"
+
+    @property
+    def size(self) -> int:
+        sizes = np.bincount(self.sources, minlength=1).tolist()
+        return super().size - int(sum(each * (each - 1) // 2 for each in sizes))
+
+    def across(self, ids: Ids) -> Mask:
+        """Which of the pairs are between two sources."""
+        left, right = pair_rows(ids)
+        different: Mask = self.sources[left] != self.sources[right]
+        return different
+
+    def contains(self, ids: Ids) -> Mask:
+        inside = super().contains(ids)
+        inside[inside] = self.across(ids[inside])
+        return inside
+
+    def ranks(self, ids: Ids) -> Ids:
+        """Pairs before row `left`, then those within it less the rows of its own source up to `right`."""
+        left, right = pair_rows(ids)
+        own = self.sources[left]
+        same = np.searchsorted(self._keys, own * MOST_TEXTS + right) - self._place[left] - 1
+        ranks: Ids = self._first[left] + (right - left - 1) - same
+        return ranks
+
+    def unrank(self, ranks: Ids) -> Ids:
+        """Inverse of `ranks`: the row by bisection, then the n-th later row that is not of its source."""
+        ranks = np.asarray(ranks, dtype=np.int64)
+        left = np.searchsorted(self._first, ranks, side="right") - 1
+        own = self.sources[left]
+        # The n-th free row stands behind as many rows of the source as have at most n free rows before them.
+        wanted = ranks - self._first[left] + left - self._within[left]
+        behind = np.searchsorted(self._gaps, own * MOST_TEXTS + wanted, side="right") - self._place[left] - 1
+        return pair_ids(left, ranks - self._first[left] + left + 1 + behind)
+
+    @cached_property
+    def _order(self) -> Rows:
+        """Rows by source, then by row."""
+        return np.argsort(self.sources, kind="stable")
+
+    @cached_property
+    def _keys(self) -> Rows:
+        keys: Rows = self.sources[self._order] * MOST_TEXTS + self._order
+        return keys
+
+    @cached_property
+    def _place(self) -> Rows:
+        """(texts,) where each row stands in `_order`."""
+        place = np.empty(self.texts, np.int64)
+        place[self._order] = np.arange(self.texts)
+        return place
+
+    @cached_property
+    def _within(self) -> Rows:
+        """(texts,) how many rows of its source come before each row."""
+        sizes = np.bincount(self.sources, minlength=1)
+        starts = np.cumsum(sizes) - sizes
+        within: Rows = self._place - starts[self.sources] if self.texts else self._place
+        return within
+
+    @cached_property
+    def _gaps(self) -> Rows:
+        """In `_order`: the source, and how many rows of other sources come before each row."""
+        gaps: Rows = self.sources[self._order] * MOST_TEXTS + self._order - self._within[self._order]
+        return gaps
+
+    @cached_property
+    def _first(self) -> Rows:
+        """(texts,) the rank of the first pair of each row, as if it had one."""
+        sizes = np.bincount(self.sources, minlength=1)
+        later_own = sizes[self.sources] - 1 - self._within if self.texts else self._within
+        partners = self.texts - 1 - np.arange(self.texts) - later_own
+        return np.concatenate([[0], np.cumsum(partners)[:-1]]).astype(np.int64)[: self.texts]
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
-"""Tables written and read in pieces, as CSV, TSV, JSON Lines or Parquet, by path or URL.
+"""Tables written and read in pieces, as CSV, TSV, JSON Lines, Parquet or Excel, by path or URL.
 
 A table's columns are a mapping from name to Arrow type ("string", "int64", "float32", …), in order. None is
 an empty cell in CSV and TSV, and null elsewhere. A table appears whole or not at all.
 
 A spreadsheet runs a text that begins as a formula does. In CSV and TSV such a text has an apostrophe before
-it, which reading here takes away again; JSON Lines and Parquet hold texts as they are.
+it, which reading here takes away again; the other formats hold texts as they are.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from pairsieve.errors import InputError
+from pairsieve.errors import InputError, MissingExtra
 from pairsieve.places import written
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
+SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".xlsx")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 # What begins a formula, also behind apostrophes: every such text gets one more, so that reading is certain.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
+MOST_SHEET_ROWS, MOST_SHEET_LETTERS = 1_048_576, 32_767  # of Excel: rows of a sheet, letters of a cell
 _ROWS = 10_000  # rows in memory at a time where they come one by one
 LARGE = 1 << 28  # bytes that any packed file may unpack to
 MOST_RATIO = 100  # beyond that: how many times its size
@@ -61,6 +62,10 @@ def table_writer(
             with pq.ParquetWriter(unfinished, schema, compression="zstd") as parquet:
                 yield lambda columns: parquet.write_table(pa.table(dict(columns), schema=schema))
             return
+        if suffix == ".xlsx":
+            with _sheet_writer(unfinished, types) as append:
+                yield append
+            return
         with unfinished.open("w", encoding=encoding, newline="") as file:
             if suffix == ".jsonl":
 
@@ -81,6 +86,45 @@ def table_writer(
                     table.writerows(zip(*cells, strict=True))
 
                 yield write_safely
+
+
+@contextmanager
+def _sheet_writer(
+    path: Path, types: Mapping[str, str]
+) -> Iterator[Callable[[Mapping[str, Sequence[Any]]], None]]:
+    """A function that appends rows to the one sheet of an Excel file.
+
+    A text is never taken for a formula. A carriage return becomes a line feed, as XML has it.
+    """
+    try:
+        from openpyxl import Workbook
+        from openpyxl.cell import WriteOnlyCell
+        from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+    except ModuleNotFoundError:
+        raise MissingExtra("openpyxl", "Writing Excel files", "pip install 'pairsieve[excel]'") from None
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet("pairsieve")
+    count = 1
+
+    def cell(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        made = WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("\ufffd", value)[:MOST_SHEET_LETTERS])
+        made.data_type = "s"
+        return made
+
+    def append(columns: Mapping[str, Sequence[Any]]) -> None:
+        nonlocal count
+        for row in zip(*(columns[name] for name in types), strict=True):
+            count += 1
+            if count > MOST_SHEET_ROWS:
+                why = f"a sheet holds {MOST_SHEET_ROWS:,} rows"
+                raise InputError("the list is too long for Excel", why=why, remedy="Write .csv or .parquet")
+            sheet.append([cell(value) for value in row])
+
+    sheet.append([cell(name) for name in types])
+    yield append
+    book.save(path)
 
 
 def write_table(
@@ -118,6 +162,9 @@ def read_rows(path: Path, types: Mapping[str, str]) -> Iterator[dict[str, Any]]:
             for batch in parquet.iter_batches(_ROWS):
                 yield from batch.to_pylist()
         return
+    if suffix == ".xlsx":
+        yield from _sheet_rows(path)
+        return
     with path.open(encoding="utf-8", newline="") as file:
         if suffix == ".jsonl":
             yield from map(json.loads, file)
@@ -148,6 +195,17 @@ def read_columns(file: pq.ParquetFile, columns: Sequence[str], packed: int, wher
     return pa.Table.from_batches(batches, schema=batches[0].schema if batches else empty)
 
 
+def _sheet_rows(path: Path) -> Iterator[dict[str, Any]]:
+    from openpyxl import load_workbook
+
+    book = load_workbook(path, read_only=True)
+    rows = book.worksheets[0].iter_rows(values_only=True)
+    names = next(rows)
+    for row in rows:
+        yield dict(zip(names, [*row, *[None] * (len(names) - len(row))]))
+    book.close()
+
+
 class _UnixLines:
     """Ends the rows of a CSV writer with a line feed alone.
 
@@ -176,4 +234,6 @@ def _typed(cell: str, kind: str) -> Any:
         return from_spreadsheet(cell)
     if cell == "":
         return None
+    if kind == "bool":
+        return cell == "True"
     return float(cell) if kind.startswith("float") else int(cell)

@@ -105,7 +105,8 @@ def test_two_tables_with_their_own_options(
     ("spoil", "words", "message"),
     [
         ("", ["--text", "txt"], "there is no column 'txt' (--text). Did you mean 'text'? Known: id, text."),
-        ("semicolons", [], "looks semicolon-separated. Pass --delimiter semicolon."),
+        ("semicolons", ["--delimiter", "tab"], "looks semicolon-separated. Pass --delimiter semicolon."),
+        ("no header", [], "Pass --no-header if there is no header, --header if this is one."),
         ("latin", [], "Pass --encoding latin-1, or save the file as UTF-8."),
         ("empty key", ["--key", "id"], "row 10, column 'id': the key is empty."),
         ("same key", ["--key", "id"], "the key '1' stands in rows 3 and 10."),
@@ -131,6 +132,8 @@ def test_bad_input_exits_2_and_writes_nothing(
     pairs = {"label": "1,2,7", "unknown": "99,1,1", "self": "1,1,1"}
     if spoil == "semicolons":
         table.write_text(text.replace(",", ";"))
+    elif spoil == "no header":
+        table.write_text("0,zero\n1,one\n")
     elif spoil == "latin":
         table.write_bytes(text.encode() + b"8,caf\xe9\n")
     elif spoil in ("empty key", "same key", "empty text"):

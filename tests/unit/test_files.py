@@ -90,16 +90,19 @@ locked(Path({str(path)!r}), SettingsError("somebody else is here"))
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_what_a_table_holds_comes_back(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"table{suffix}"
+    path, rows = tmp_path / f"table{suffix}", ROWS
+    if suffix == ".xlsx":  # its XML knows no carriage return
+        pytest.importorskip("openpyxl", reason="openpyxl is not installed")
+        rows = [row | {"key": row["key"].replace("\r", "\n")} for row in ROWS]
     assert write_rows(path, TYPES, iter(ROWS)) == 4
-    assert list(read_rows(path, TYPES)) == ROWS
+    assert list(read_rows(path, TYPES)) == rows
     with table_writer(path, TYPES) as write:
         for row in ROWS:
             write({name: [value] for name, value in row.items()})
-    assert list(read_rows(path, TYPES)) == ROWS
+    assert list(read_rows(path, TYPES)) == rows
     with pytest.raises(RuntimeError), table_writer(path, TYPES) as write:
         raise RuntimeError
-    assert list(read_rows(path, TYPES)) == ROWS and names(tmp_path) == [path.name]
+    assert list(read_rows(path, TYPES)) == rows and names(tmp_path) == [path.name]
     assert write_rows(path, TYPES, []) == 0
     assert list(read_rows(path, TYPES)) == []
 

@@ -25,17 +25,21 @@ from pairsieve.settings import (
     without_password,
 )
 from pairsieve.strategies import strategy_named
-from pairsieve.tasks import Task, load_task
+from pairsieve.tasks import Task, load_task, save_task
 from pairsieve.transitivity import check_transitive
 
 if TYPE_CHECKING:
     from pairsieve.campaign.loop import Campaign
 
 UNSEALED = ("schedule", "task")  # a task may move; its fingerprint says that it is the same
+TASK_FOLDER = "task"  # of a task that came from memory, in the campaign's folder
 
 
-def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaign:
-    """A new campaign folder. Settings that cannot work (names, splits, budget) are refused here."""
+def create_campaign(folder: Path, task: Task | Path, **settings: Any) -> Campaign:
+    """A new campaign folder. Settings that cannot work (names, splits, budget) are refused here.
+
+    task: its folder; or a task in memory, which is saved in the campaign's folder.
+    """
     from pairsieve.campaign.loop import Campaign
 
     if (folder / CAMPAIGN_FILE).exists():
@@ -43,7 +47,8 @@ def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaig
         raise SettingsError(f"{folder} already holds a campaign. {go_on}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SettingsError(f"{folder} exists and is not empty. Choose a new folder for the campaign.")
-    task = load_task(task_folder)
+    task_folder = folder / TASK_FOLDER if isinstance(task, Task) else task
+    task = task if isinstance(task, Task) else load_task(task)
     if "split" not in settings:
         usual = [name for name in ("all", "train") if name in task.splits]
         settings["split"] = usual[0] if usual else next(iter(task.splits))
@@ -61,6 +66,8 @@ def create_campaign(folder: Path, task_folder: Path, **settings: Any) -> Campaig
     )
     check_settings(checked, task)
     folder.mkdir(parents=True, exist_ok=True)
+    if task_folder == folder / TASK_FOLDER and not task_folder.exists():
+        save_task(task, task_folder)
     save_settings(folder / CAMPAIGN_FILE, checked)
     return Campaign(folder)
 

@@ -184,7 +184,8 @@ def implied_pairs(space: PairSpace, positives: Ids, negatives: Ids) -> Ids:
         if not (groups.torn[one_group] or groups.torn[other_group]):
             left, right = members(one_group), members(other_group)
             pieces.append(space.ids(np.repeat(left, len(right)), np.tile(right, len(left))))
-    return np.unique(np.concatenate(pieces))
+    ids = np.unique(np.concatenate(pieces))
+    return ids[space.contains(ids)]
 
 
 # ── labels that measure ──────────────────────────────────────────────────────────────────────────

@@ -90,29 +90,43 @@ def matching(
 
 @data.command()
 def tables(
-    source: Path = Option(..., "--from", help="A table: CSV, TSV, JSON Lines or Parquet."),
+    table: str = Option(
+        ..., "--from", help="A table: CSV, TSV, JSON Lines, Parquet or Excel; or a database's URL."
+    ),
     out: Path = _OUT,
-    right: Path | None = Option(None, help="A second table, to be matched with the first."),
+    right: str | None = Option(None, help="A second table, to be matched with the first."),
     text: list[str] = Option([], help="Column with the text; repeat for several; or all. [text, or all]"),
     template: str | None = Option(None, help='The text, as "{title} by {author}".'),
     key: str | None = Option(None, help="Column with the key. [the row number, from 0]"),
     kinds: list[str] = _KIND,
+    source: str | None = Option(
+        None, help="Column that names the source of a row; pairs within a source are no pairs."
+    ),
+    also: list[str] = Option([], help="A further table, as a source of its own; repeatable."),
+    within_sources: bool = Option(False, "--within-sources", help="Pairs within a source are pairs too."),
     left_text: list[str] = Option([], help="--text of the first table."),
     right_text: list[str] = Option([], help="--text of the second table."),
     left_template: str | None = Option(None, help="--template of the first table."),
     right_template: str | None = Option(None, help="--template of the second table."),
     left_key: str | None = Option(None, help="--key of the first table."),
     right_key: str | None = Option(None, help="--key of the second table."),
-    matches: Path | None = Option(None, help="File of all matching pairs (the truth)."),
-    labels: Path | None = Option(None, help="File of some pairs, labelled 1 or 0."),
+    matches: str | None = Option(None, help="File of all matching pairs (the truth)."),
+    labels: str | None = Option(None, help="File of some pairs, labelled 1 or 0."),
     relation: str | None = Option(None, help="What a match means: equivalence, match or directed."),
     split: str | None = Option(
         None, help="Percentages, as 50/25/25 or 80/20, or none. [50/25/25; none without --matches]"
     ),
     encoding: str | None = Option(None, help="Encoding of the tables. [utf-8]"),
     right_encoding: str | None = Option(None, help="--encoding of the second table."),
-    delimiter: str | None = Option(None, help="comma, tab, semicolon, pipe, or a character."),
+    delimiter: str | None = Option(None, help="comma, tab, semicolon, pipe, or a character. [by the header]"),
     right_delimiter: str | None = Option(None, help="--delimiter of the second table."),
+    header: bool | None = Option(None, "--header/--no-header", help="Whether row 1 has column names. [yes]"),
+    sheet: str | None = Option(None, help="Sheet of an Excel file. [the first]"),
+    right_sheet: str | None = Option(None, help="--sheet of the second table."),
+    query: str | None = Option(None, help="SQL query, where --from is a database's URL."),
+    right_query: str | None = Option(None, help="--query of the second table."),
+    matches_query: str | None = Option(None, help="SQL query, where --matches is a database's URL."),
+    labels_query: str | None = Option(None, help="SQL query, where --labels is a database's URL."),
     no_quotes: bool = Option(False, "--no-quotes", help="Quotes are ordinary characters in these tables."),
     seed: int = _SEED,
     name: str | None = _NAME,
@@ -127,9 +141,9 @@ def tables(
     from pairsieve.tasks.fields import read_kinds
     from pairsieve.tasks.tables import Side
 
-    first = Side(source, left_text, left_template, left_key)
+    first = Side(table, left_text, left_template, left_key)
     own = (right_text, right_template, right_key, right_encoding, right_delimiter)
-    second = Side(right, *own) if right else None
+    second = Side(right, *own, sheet=right_sheet, query=right_query) if right else None
     ways = {"quotes": not no_quotes, "kinds": read_kinds(kinds)}
     _make(lambda: call(tables_task, options, first, second, **ways), out, as_json)
 
@@ -211,6 +225,8 @@ _SENTENCES = {
     "negatives_inside_closure": "{} stated negatives follow from matches; they count as matches.",
     "matches_added_by_closure": "{} matches follow from the known ones and were added.",
     "labelled_matches_not_among_known": "{} labelled matches were not among the known matches; now they are.",
+    "matches_within_a_source": "{} matches are within a source; they are left out.",
+    "rows_without_label": "{} rows have no label, or an unsure one; they are left out.",
     "repeated_rows": "{} rows repeat a pair with the same label.",
     "self_pairs_dropped": "{} rows pair a question with itself; they are dropped.",
     "questions_with_other_spellings": "{} question ids come with more than one spelling; the first stands.",

@@ -29,13 +29,16 @@ _TEXT = Option([], "--text", help="Column with its text; repeat for several. [as
 _TEMPLATE = Option(None, "--template", help='Its text, as "{title} by {author}".')
 _KEY = Option(None, "--key", help="Column with its key. [as in the task]")
 _TEXTS = Option(False, "--texts", help="Write the texts beside the keys.")
+_COLUMNS = Option(True, help="Write the columns of the records beside the figures.")
 _IGNORE = Option(False, "--scores-only", help="List by score alone, whatever the labels say.")
 
 
 @app.command()
 def match(
     folder: Path = FOLDER,
-    out: Path | None = Option(None, help="The list: .parquet, .csv, .tsv or .jsonl. [DIR/matches.csv]"),
+    out: Path | None = Option(
+        None, help="The list: .parquet, .csv, .tsv, .jsonl or .xlsx. [DIR/matches.csv]"
+    ),
     split: str | None = _SPLIT,
     precision: float | None = _PRECISION,
     recall: float | None = _RECALL,
@@ -58,6 +61,7 @@ def match(
     template: str | None = _TEMPLATE,
     key: str | None = _KEY,
     texts: bool = _TEXTS,
+    columns: bool = _COLUMNS,
     scores_only: bool = _IGNORE,
     cache: Path | None = CACHE,
     distributed: str | None = DISTRIBUTED,
@@ -82,7 +86,9 @@ def match(
 @app.command()
 def cluster(
     folder: Path = FOLDER,
-    out: Path | None = Option(None, help="The groups: .parquet, .csv, .tsv or .jsonl. [DIR/clusters.csv]"),
+    out: Path | None = Option(
+        None, help="The groups: .parquet, .csv, .tsv, .jsonl or .xlsx. [DIR/clusters.csv]"
+    ),
     split: str | None = _SPLIT,
     precision: float | None = _PRECISION,
     recall: float | None = _RECALL,
@@ -95,6 +101,15 @@ def cluster(
     template: str | None = _TEMPLATE,
     key: str | None = _KEY,
     texts: bool = _TEXTS,
+    columns: bool = _COLUMNS,
+    table: bool = Option(False, "--table", help="The input table in its order, with the group of each row."),
+    merge: list[str] = Option(
+        [],
+        metavar="[COLUMN=]RULE",
+        help="One record a group: longest, most-frequent, most-recent[:COLUMN], source-order[:COLUMN]; "
+        "repeatable.",
+    ),
+    source_order: list[str] = Option([], help="Of source-order: a source, the best first; repeatable."),
     scores_only: bool = _IGNORE,
     cache: Path | None = CACHE,
     distributed: str | None = DISTRIBUTED,

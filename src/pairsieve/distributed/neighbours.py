@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.contracts import MapShards
-from pairsieve.pairs import PairSpace
+from pairsieve.pairs import AcrossPairs, AllPairs, PairSpace
 from pairsieve.scan import Neighbours
 from pairsieve.search import neighbours
 from pairsieve.search.neighbours import Matrix
@@ -33,6 +33,10 @@ def index_neighbours(
     """
     if shards is None:
         return neighbours.index_neighbours(space, left, right, count, kind)
+    if isinstance(space, AcrossPairs):
+        wanted = min(neighbours.OVER_SOURCES * count, space.texts - 1)
+        whole = index_neighbours(shards, AllPairs(space.texts), left, right, wanted, kind)
+        return neighbours.foreign_neighbours(space, *whole, count)
     starts = range(0, max(len(right), 1), neighbours.ROWS_PER_INDEX)
     builds = [
         (shards.share(right[start : start + neighbours.ROWS_PER_INDEX]), count, kind, shards.threads)

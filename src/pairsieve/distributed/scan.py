@@ -19,8 +19,19 @@ from numpy.typing import NDArray
 from pairsieve import scan
 from pairsieve.contracts import MapShards
 from pairsieve.errors import InputError
-from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, Rows, Scores, pair_ids, pair_rows
-from pairsieve.scan import DOUBLE_BELOW, Doubled, Neighbours, Scan, Take, ready_rows
+from pairsieve.pairs import (
+    AcrossPairs,
+    AllPairs,
+    CrossPairs,
+    Ids,
+    PairSpace,
+    Rows,
+    Scores,
+    pair_ids,
+    pair_rows,
+)
+from pairsieve.scan import Doubled, Neighbours, Scan, Take, few_products, ready_rows
+from pairsieve.scan.across import AcrossScan
 from pairsieve.search.neighbours import merge_neighbours
 
 Matrix: TypeAlias = NDArray[Any]  # rows of embeddings (n, d)
@@ -44,7 +55,16 @@ def open_scan(
     """As `scan.open_scan`, by the workers of `shards`."""
     if shards is None:
         return scan.open_scan(space, left, right, device=device, lengths=lengths)
-    sharded = ShardedScan(shards, space, left, right, device=device, lengths=lengths)
+    ways: dict[str, Any] = {"device": device, "lengths": lengths}
+    if isinstance(space, AcrossPairs):
+        ways["alike"] = AllPairs(space.texts)
+
+        def part(space: PairSpace, one: Matrix, other: Matrix) -> Scan:
+            sharded = ShardedScan(shards, space, one, other, **ways)
+            return Doubled(sharded) if lengths else sharded
+
+        return AcrossScan(space, left, part)
+    sharded = ShardedScan(shards, space, left, right, **ways)
     return Doubled(sharded) if lengths else sharded
 
 
@@ -71,8 +91,12 @@ class ShardedScan:
         *,
         device: str = "auto",
         lengths: bool = False,
+        alike: PairSpace | None = None,
     ) -> None:
-        """`left` (n, d), and `right` (m, d) for two sides, as for `open_scan`."""
+        """`left` (n, d), and `right` (m, d) for two sides, as for `open_scan`.
+
+        alike: a space whose arithmetic is used; None for that of `space` itself.
+        """
         other = left if right is None or space.symmetric else right
         if (len(left), len(other)) != space.shape:
             raise InputError(
@@ -83,8 +107,8 @@ class ShardedScan:
         if device == "auto":
             device = "cuda" if shards.gpus else "cpu"
         self.space, self.device, self._shards = space, device, shards
-        double = float(space.size) * left.shape[1] <= DOUBLE_BELOW
-        tile = min(16384, 1 << max(10, (max(space.shape) - 1).bit_length()))
+        double = few_products(alike or space, left)
+        tile = min(16384, 1 << max(10, (max((alike or space).shape) - 1).bit_length()))
         self._settings = BlockSettings(double, device, shards.threads, tile, lengths)
         self._rows = left, other
         wanted = BLOCKS_PER_WORKER * (shards.gpus if self._gpu else shards.workers)

@@ -12,6 +12,7 @@ from pairsieve.campaign import create_campaign as _create_campaign
 from pairsieve.errors import InputError, SettingsError, nearest
 from pairsieve.library.records import Folder, RoundStatus, Status
 from pairsieve.settings import PAPER_SCHEDULE, CampaignSettings, Schedule
+from pairsieve.tasks import Task
 
 Place: TypeAlias = Campaign | Path | str  # a campaign, or its folder
 OWN_ARGUMENTS = {
@@ -55,7 +56,7 @@ class Options(TypedDict, total=False):
 
 def create_campaign(
     folder: Folder,
-    task: Folder,
+    task: Task | Folder,
     *,
     labels: int | None = None,
     rounds: int | None = None,
@@ -67,7 +68,7 @@ def create_campaign(
     distributed: str | None = None,
     **settings: Unpack[Options],
 ) -> Campaign:
-    """A new campaign in `folder` on the task folder `task`.
+    """A new campaign in `folder` on a task, or on its folder; a task in memory is saved in `folder`/task.
 
     labels: labels in all, in equal rounds (10, unless `rounds` says otherwise, or fewer than 50 labels leave
     less than 5 for each); or first_batch and growth, where each round asks for `growth` times the last.
@@ -97,7 +98,7 @@ def create_campaign(
         usual_schedule = PAPER_SCHEDULE if chosen.get("recipe") == "paper" else Schedule()
         changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         chosen["schedule"] = replace(usual_schedule, **changes)
-    _create_campaign(Path(folder), Path(task), **chosen)
+    _create_campaign(Path(folder), task if isinstance(task, Task) else Path(task), **chosen)
     return open_campaign(folder, cache=cache, distributed=distributed)
 
 

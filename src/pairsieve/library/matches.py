@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pairsieve.campaign import Campaign
 from pairsieve.errors import InputError, nearest
@@ -27,8 +27,8 @@ def find_matches(
     count: int | None = None,
     threshold: float | None = None,
     split: str | None = None,
-    collection: Collection | Folder | None = None,
-    right: Collection | Folder | None = None,
+    collection: Any = None,
+    right: Any = None,
     text: Sequence[str] = (),
     template: str | None = None,
     key: str | None = None,
@@ -40,6 +40,7 @@ def find_matches(
     one_to_one: bool = False,
     f1: bool = False,
     texts: bool = False,
+    columns: bool = True,
     scores_only: bool = False,
     say: Say = lambda message: None,
 ) -> MatchList:
@@ -50,10 +51,12 @@ def find_matches(
     one collection are the pairs inside its groups, as `find_clusters` finds them; f1: those above the
     threshold all the same. A precision or recall is shown with
     `confidence` by at most `check_labels` labels asked for it; while people owe them, `waiting` says how many
-    and nothing is written: call it again. Rows have left, right, score, probability.
-    collection: new texts, or a table, in place of the task's (`right`: of its right); a table is read as the
-    task's was, unless `text`, `template` or `key` say otherwise. distil: a folder for an encoder trained
-    again on what the re-ranker is sure of, kept if it ranks better.
+    and nothing is written: call it again. Rows have left, right, score, probability, label, and the columns
+    of both records as left_… and right_… where the task was made from a table (`columns`). `.to_pandas()` of
+    the result is a DataFrame.
+    collection: new texts, or a table in any shape, in place of the task's (`right`: of its right); it is read
+    as the task's was, unless `text`, `template` or `key` say otherwise. distil: a folder for an encoder
+    trained again on what the re-ranker is sure of, kept if it ranks better.
     """
     from pairsieve.matches.find import ListOptions, find_matches
     from pairsieve.matches.threshold import target_from
@@ -65,7 +68,7 @@ def find_matches(
     asked = any(given is not None for given in (precision, recall, count, threshold))
     grouped = listed.space.symmetric and not (asked or f1 or one_to_one or scores_only or search != "exact")
     options = ListOptions(
-        source, search, one_to_one, texts, not scores_only, check_labels, confidence, grouped
+        source, search, one_to_one, texts, columns, not scores_only, check_labels, confidence, grouped=grouped
     )
     path = campaign.folder / "matches.csv" if out is None else Path(out)
     figures = find_matches(campaign, listed, path, target, options)
@@ -83,27 +86,41 @@ def find_clusters(
     recall: float | None = None,
     threshold: float | None = None,
     split: str | None = None,
-    collection: Collection | Folder | None = None,
+    collection: Any = None,
     text: Sequence[str] = (),
     template: str | None = None,
     key: str | None = None,
     source: str | None = None,
     search: str = "exact",
     texts: bool = False,
+    columns: bool = True,
+    table: bool = False,
+    merge: str | Sequence[str] = (),
+    source_order: Sequence[str] = (),
     scores_only: bool = False,
     say: Say = lambda message: None,
 ) -> ClusterList:
-    """Write the group of every text to `out` (the campaign's clusters.csv), with its representative."""
+    """Write the group of every text to `out` (the campaign's clusters.csv), with its representative.
+
+    columns: beside the columns of the records. table: the input table in its own order, with the group behind
+    its columns. merge: one record a group in place of them (merged.csv): "longest", "most-frequent",
+    "most-recent" (or "most-recent:COLUMN") or "source-order" ("source-order:COLUMN"; `source_order` names the
+    best first), and for single fields as "price=most-recent". `.to_pandas()` of the result is a DataFrame.
+    """
     from pairsieve.matches.find import ListOptions, find_clusters
+    from pairsieve.matches.merging import read_rules
     from pairsieve.matches.threshold import target_from
 
     _check_search(search)
     target = target_from(precision, recall, None, threshold)
     campaign = open_campaign(campaign)
-    options = ListOptions(source, search, texts=texts, known=not scores_only)
+    if table and merge:
+        raise InputError("`table` and `merge` together", remedy="Give one of them")
+    rules = read_rules(merge, source_order, campaign.task.provenance.get("source")) if merge else None
+    options = ListOptions(source, search, texts=texts, columns=columns, known=not scores_only, as_table=table)
     listed = _split_of(campaign, split, collection, None, (text, template, key), say)
-    path = campaign.folder / "clusters.csv" if out is None else Path(out)
-    return ClusterList(path, find_clusters(campaign, listed, path, target, options))
+    path = campaign.folder / ("merged.csv" if merge else "clusters.csv") if out is None else Path(out)
+    return ClusterList(path, find_clusters(campaign, listed, path, target, options, rules))
 
 
 def explain_pair(
@@ -124,8 +141,8 @@ def explain_pair(
 def _split_of(
     campaign: Campaign,
     split: str | None,
-    collection: Collection | Folder | None,
-    right: Collection | Folder | None,
+    collection: Any,
+    right: Any,
     columns: tuple[Sequence[str], str | None, str | None],
     say: Say,
 ) -> Split:
@@ -141,14 +158,14 @@ def _split_of(
     if split is not None:
         raise InputError("`split` and `collection` together", remedy="Give one of them")
 
-    def texts(side: int, given: Collection | Folder) -> Collection:
+    def texts(side: int, given: Any) -> Collection:
         if isinstance(given, Collection):
             return given
-        return read_like_task(campaign.task, side, Path(given), *columns)
+        return read_like_task(campaign.task, side, given, *columns)
 
     left_texts = texts(0, collection)
     found = new_split(campaign, left_texts, None if right is None else texts(1, right))
-    if not isinstance(collection, Collection):
+    if isinstance(collection, (str, Path)):
         say(f"{collection}: {len(left_texts):,} texts, {found.space.size:,} pairs.")
     return found
 

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pairsieve.campaign.notebook import html_table
 from pairsieve.contracts import Estimate
+from pairsieve.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
     from pairsieve.measure import Curve
     from pairsieve.measure.figures import Figures
     from pairsieve.report.facts import Missing
@@ -317,7 +321,29 @@ class WrittenTable:
         """The first `most` rows, or all; a long list is not held in memory."""
         from pairsieve.matches.listing import read_list
 
-        return read_list(self.path, most)
+        if not self.path.exists():
+            what, remedy = "the list is not written yet", "Answer the questions that wait, and call it again"
+            raise InputError(what, where=str(self.path), remedy=remedy)
+        return read_list(self.path, most, self._json["columns"])
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table; a missing value is null."""
+        import pyarrow as pa
+
+        types: dict[str, str] = self._json["columns"]
+        columns: dict[str, list[Any]] = {name: [] for name in types}
+        for row in self.rows():
+            for name in types:
+                columns[name].append(None if row[name] == "" else row[name])
+        return pa.table({n: pa.array(columns[n], pa.type_for_alias(kind)) for n, kind in types.items()})
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas DataFrame."""
+        try:
+            import pandas  # noqa: F401
+        except ModuleNotFoundError:
+            raise MissingExtra("pandas", "to_pandas", "pip install 'pairsieve[pandas]'") from None
+        return self.to_arrow().to_pandas()
 
     def __len__(self) -> int:
         return int(self._json[self._rows])
@@ -351,9 +377,9 @@ class MatchList(WrittenTable):
 
 
 class ClusterList(WrittenTable):
-    """The group of every text of a collection."""
+    """The group of every text of a collection, or its merged records."""
 
-    _rows = "texts"
+    _rows = "rows"
 
     @property
     def clusters(self) -> int:

@@ -65,12 +65,14 @@ def guarded_clusters(
     matches: Ids | None = None,
     others: Ids | None = None,
     reranked: tuple[Ids, NDArray[np.float64]] | None = None,
+    sources: Rows | None = None,
 ) -> Rows:
     """(n,) the group of each text, numbered by their first text.
 
     rows: (n, d) unit rows. ids: every pair whose cosine reaches `threshold`, and more do not hurt. matches,
     others: labelled pairs. reranked: sorted pairs whose score is not the product of their rows, and these
-    scores. The two groups with the highest average merge first; equal averages by the smaller
+    scores. sources: (n,) of the texts; no group holds two of one source, unless labelled matches say so. The
+    two groups with the highest average merge first; equal averages by the smaller
     first text, then by the smaller first text of the other group.
     """
     nothing = np.empty(0, np.int64)
@@ -90,12 +92,14 @@ def guarded_clusters(
     if len(texts):
         start = components(len(texts), inside(matches))
         groups = _Groups(np.asarray(rows[texts], np.float64), start)
+        if sources is not None:
+            groups.keep_sources_apart(sources[texts])
         groups.link(inside(linked), inside(others))
         if reranked is not None:
             groups.rescore(inside(reranked[0]), reranked[1][known(reranked[0])])
         groups.merge_down_to(float(threshold))
         label[texts] = len(rows) + groups.of_text()
-        _take_out_strangers(_Averages(rows, reranked), label, float(threshold), matches, others)
+        _take_out_strangers(_Averages(rows, reranked), label, float(threshold), matches, others, sources)
     return _numbered(label)
 
 
@@ -176,7 +180,12 @@ class _Averages:
 
 
 def _take_out_strangers(
-    averages: _Averages, label: NDArray[np.int64], threshold: float, matches: Ids, others: Ids
+    averages: _Averages,
+    label: NDArray[np.int64],
+    threshold: float,
+    matches: Ids,
+    others: Ids,
+    sources: Rows | None = None,
 ) -> None:
     """Take texts out of groups that labels of these texts alone keep apart, and merge the rest; in place.
 
@@ -194,6 +203,8 @@ def _take_out_strangers(
         for text in sorted(common - bound):
             own, far = (one, other) if label[text] == label[one[0]] else (other, one)
             rest = own[own != text]
+            if sources is not None and np.isin(sources[rest], sources[far]).any():
+                continue
             if 1 < len(rest) <= MOST_SCORED / len(far) and averages.between(rest, far) >= threshold:
                 fits[text] = averages.between(np.array([text]), rest)
         return min(fits, key=fits.__getitem__) if fits else None
@@ -228,6 +239,13 @@ class _Groups:
         self._apart: list[set[int]] = [set() for _ in range(count)]
         self._extra: list[dict[int, float]] = [{} for _ in range(count)]  # beyond the product of the sums
         self._rows = rows
+        self._sources: list[set[int]] = []  # of each group, where they are kept apart
+
+    def keep_sources_apart(self, sources: Rows) -> None:
+        """(texts,) the source of each: groups that share one never merge."""
+        self._sources = [set() for _ in self._linked]
+        for group, source in zip(self._start.tolist(), sources.tolist()):
+            self._sources[group].add(source)
 
     def link(self, ids: Ids, others: Ids) -> None:
         """Pairs that reach the threshold, and labelled non-matches, which never merge.
@@ -252,6 +270,8 @@ class _Groups:
         heap: list[tuple[float, int, int, int, int, int, int]] = []
 
         def offer(one: int, others: list[int]) -> None:
+            if self._sources:
+                others = [other for other in others if not self._sources[one] & self._sources[other]]
             extra = self._extra[one]
             total = self._sums[others] @ self._sums[one] + [extra.get(other, 0.0) for other in others]
             average = total / (self._size[others] * self._size[one])
@@ -278,6 +298,8 @@ class _Groups:
         self._size[one] += self._size[other]
         self._first[one] = min(self._first[one], self._first[other])
         self._into[other] = one
+        if self._sources:
+            self._sources[one] |= self._sources[other]
         self._version[one] += 1
         self._version[other] = -1
         for neighbour, value in self._extra[other].items():

@@ -16,6 +16,7 @@ from pairsieve.campaign.audits import split_ledger
 from pairsieve.campaign.probability import calibration_of
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError, nearest
+from pairsieve.files import write_errors
 from pairsieve.ledger import Ledger
 from pairsieve.matches.assignment import check_two, one_to_one
 from pairsieve.matches.calibration import ExpectedCurve, from_audit, from_dev, from_labels
@@ -28,13 +29,24 @@ from pairsieve.matches.clusters import (
     guarded_clusters,
     representatives,
 )
+from pairsieve.matches.group_table import group_columns, pairs_inside_groups
 from pairsieve.matches.listed import ListTally, threshold_figures
-from pairsieve.matches.listing import Known, check_out, first_pairs, list_bands, write_groups, write_list
+from pairsieve.matches.listing import (
+    NO_ROOM,
+    Known,
+    check_out,
+    first_pairs,
+    list_bands,
+    list_types,
+    write_list,
+)
+from pairsieve.matches.merging import MergeRules, merge_records
 from pairsieve.matches.ranking import Ranking, rank, without_pairs
 from pairsieve.matches.threshold import OperatingPoint, Target, choose_threshold, point_through
 from pairsieve.matches.unreadable import unreadable_pairs
 from pairsieve.pairs import Ids, Rows, ScoredPairs, Scores, is_member, pair_rows
 from pairsieve.scorer import ScoredSpace
+from pairsieve.tables import write_table
 from pairsieve.tasks import Collection, Split
 from pairsieve.tasks.task import one_collection, shared_pairs, two_collections
 
@@ -54,9 +66,11 @@ class ListOptions:
     search: str = "exact"
     one_to_one: bool = False
     texts: bool = False
+    columns: bool = True  # the columns of the records, where the task has them
     known: bool = True  # labelled matches stay in the list, labelled non-matches out of it
     check_labels: int = 100  # asked for at most, to show that the list has the precision or recall wanted
     confidence: float = 0.95  # of that
+    as_table: bool = False  # of groups: the collection's own rows and columns, then the group
     grouped: bool = False  # the pairs inside the groups of `find_clusters`, not all above the threshold
 
 
@@ -97,14 +111,14 @@ def find_matches(
     if options.one_to_one:
         bands = _assigned(ranking, bands, point.threshold, known)
     elif options.grouped:
-        bands = _inside_groups(ranking, _groups(ranking, point.threshold, known)[0], known)
+        bands = pairs_inside_groups(ranking, _groups(ranking, point.threshold, known)[0], known)
     if target.kind == "count":
         bands = first_pairs(bands, int(target.value))
     tally = _tally(campaign, ranking, expected, point)
     bands = bands if tally is None else tally.watch(bands)
-    rows, found, labelled = write_list(
-        out, bands, split, _probability(campaign, round, ranking, expected), known, options.texts
-    )
+    types = list_types(split, options.texts, options.columns)
+    probability = _probability(campaign, round, ranking, expected)
+    rows, found, labelled = write_list(out, bands, split, probability, known, options.texts, types)
     if not rows:
         point = OperatingPoint(point.threshold, np.nan, np.nan)  # an empty list has no precision
     return {
@@ -113,6 +127,7 @@ def find_matches(
         "threshold": threshold_figures(target, expected, point, tally, campaign.settings.seed),
         **({"check": check.as_json()} if check is not None else {}),
         "out": str(out),
+        "columns": types,
         "matches": rows,
         "labelled": labelled,
         "one_to_one": options.one_to_one,
@@ -122,27 +137,43 @@ def find_matches(
 
 
 def find_clusters(
-    campaign: Campaign, split: Split, out: Path, target: Target = BEST_F1, options: ListOptions = DEFAULTS
+    campaign: Campaign,
+    split: Split,
+    out: Path,
+    target: Target = BEST_F1,
+    options: ListOptions = DEFAULTS,
+    merge: MergeRules | None = None,
 ) -> dict[str, Any]:
-    """Write the group of every text of `split` to `out`, with the group's representative; returns figures."""
+    """Write the group of every text of `split` to `out`, with the group's representative; returns figures.
+
+    With `options.as_table` the rows stand in the order of the collection, its columns first. merge: one
+    record a group in place of them.
+    """
     check_out(out)
     check_equivalence(split.space, campaign.task.relation, str(campaign.folder))
     round, ranking, known, expected, point = _ranked(campaign, split, target, options)
     group, pairs = _groups(ranking, point.threshold, known)
     tally = _tally(campaign, ranking, expected, point)
     if tally is not None:
-        for _ in tally.watch(_inside_groups(ranking, group, known)):
+        for _ in tally.watch(pairs_inside_groups(ranking, group, known)):
             pass
     rows = np.asarray(ranking.scored.corrected.rows[0], np.float32)
     chained = components(len(split.left), np.union1d(pairs, known.matches))
     chosen = representatives(rows, group)
-    write_groups(out, split.left, group, chosen, options.texts)
+    if merge is not None:
+        types, columns = merge_records(split.left, group, chosen, merge)
+    else:
+        types, columns = group_columns(split.left, group, chosen, options)
+    with write_errors("the table", out, NO_ROOM):
+        write_table(out, types, columns)
     size = np.bincount(group)
     figures: dict[str, Any] = {
         **_about(campaign, split, round, ranking),
         "texts": len(group),
         "threshold": threshold_figures(target, expected, point, tally, campaign.settings.seed),
         "out": str(out),
+        "columns": types,
+        "rows": len(columns["cluster"]),
         "clusters": int((size > 1).sum()),
         "clustered_texts": int(size[size > 1].sum()),
         "largest": int(size.max(initial=0)),
@@ -212,24 +243,9 @@ def _groups(ranking: Ranking, threshold: float, known: Known) -> tuple[Rows, Ids
     pairs = np.concatenate(pieces)
     rows = np.asarray(ranking.scored.corrected.rows[0], np.float32)
     level, reranked = _in_base_scores(ranking.scored, threshold)
-    return guarded_clusters(rows, pairs, level, known.matches, known.others, reranked), pairs
-
-
-def _inside_groups(ranking: Ranking, group: Rows, known: Known) -> Iterator[ScoredPairs]:
-    """Every pair inside a group, best first, less those labelled as no matches."""
-    order = np.argsort(group, kind="stable")
-    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
-    pieces: list[Ids] = [known.matches]
-    for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(order)]):
-        if last - first > 1:
-            one, other = np.triu_indices(last - first, 1)
-            members = np.sort(order[first:last])
-            pieces.append(ranking.split.space.ids(members[one], members[other]))
-    ids = np.unique(np.concatenate(pieces))
-    ids = ids[~is_member(ids, known.others)]
-    scores = ranking.scores(ids)
-    best = np.lexsort((ids, -scores))
-    yield ScoredPairs(ids[best], scores[best])
+    sources = ranking.split.left.sources
+    group = guarded_clusters(rows, pairs, level, known.matches, known.others, reranked, sources)
+    return group, pairs
 
 
 def _in_base_scores(scored: ScoredSpace, threshold: float) -> tuple[float, tuple[Ids, Any] | None]:

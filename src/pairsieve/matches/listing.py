@@ -23,8 +23,8 @@ from pairsieve.files import write_errors
 from pairsieve.matches.ranking import Ranking
 from pairsieve.pairs import Ids, ScoredPairs, Scores, is_member, pair_rows
 from pairsieve.progress import tracked
-from pairsieve.tables import read_rows, table_suffix, table_writer, write_table
-from pairsieve.tasks import Collection, Split
+from pairsieve.tables import read_rows, table_suffix, table_writer
+from pairsieve.tasks import Split
 
 BAND = 4_000_000  # pairs of a band, unless more share one fine step of scores
 ROWS_AT_ONCE = 100_000  # rows turned into keys and texts together
@@ -119,6 +119,27 @@ def first_pairs(bands: Iterator[ScoredPairs], count: int) -> Iterator[ScoredPair
         count -= len(band)
 
 
+def list_types(split: Split, texts: bool, columns: bool) -> dict[str, str]:
+    """{column: Arrow type} of a list; the columns of both records come last, side by side, without keys."""
+    names = [
+        "left",
+        "right",
+        *(["left_text", "right_text"] if texts else []),
+        "score",
+        "probability",
+        "label",
+    ]
+    types = {name: NUMBERS.get(name, "string") for name in names}
+    if columns:
+        sides = {"left": split.left.fields, "right": split.right.fields}
+        both = dict.fromkeys(name for fields in sides.values() if fields for name in fields.names)
+        for name in both:
+            for side, fields in sides.items():
+                if fields is not None and fields.kinds.get(name, "key") != "key":
+                    types.setdefault(f"{side}_{name}", fields.types[name])
+    return types
+
+
 def write_list(
     out: Path,
     bands: Iterator[ScoredPairs],
@@ -126,16 +147,21 @@ def write_list(
     probability: Callable[[Scores], NDArray[np.float64]] | None,
     known: Known,
     texts: bool,
+    types: Mapping[str, str],
 ) -> tuple[int, int, int]:
     """Write rows: left, right (keys), texts on request, score, probability (empty where `probability` is
-    None: nothing calibrates the score), and label where it was given.
+    None: nothing calibrates the score), label where it was given, and the columns of both records.
 
-    Returns (rows, true matches among them, 0 without truth, labelled ones). Whole or not at all.
+    types: those of `list_types`. Returns (rows, true matches among them, 0 without truth, labelled ones).
+    Whole or not at all.
     """
     rows = found = known_matches = 0
-    wanted = ["left_text", "right_text"] if texts else []
-    names = ["left", "right", *wanted, "score", "probability", "label"]
-    types = {name: NUMBERS.get(name, "string") for name in names}
+    records = [
+        (name, side, column)
+        for side, collection in (("left", split.left), ("right", split.right))
+        for column in collection.kinds
+        if (name := f"{side}_{column}") in types and name not in ("left_text", "right_text")[: 2 * texts]
+    ]
     with write_errors("the table", out, NO_ROOM), table_writer(out, types) as write:
         for band in tracked(bands, "writing matches"):
             for first in range(0, len(band), ROWS_AT_ONCE):
@@ -155,6 +181,11 @@ def write_list(
                 given = np.where(labelled, 1.0, unknown).tolist()
                 columns["probability"] = [None if np.isnan(each) else each for each in given]
                 columns["label"] = [1 if sure else None for sure in labelled.tolist()]
+                for name, side, column in records:
+                    fields = (split.left if side == "left" else split.right).fields
+                    assert fields is not None
+                    there = np.asarray(left if side == "left" else right, np.int64)
+                    columns[name] = fields.typed.column(column).take(there).to_pylist()
                 write(columns)
                 rows += len(ids)
                 known_matches += int(labelled.sum())
@@ -162,27 +193,11 @@ def write_list(
     return rows, found, known_matches
 
 
-def write_groups(out: Path, texts: Collection, group: Any, chosen: Any, with_texts: bool) -> None:
-    """Rows by group, largest first, then by first text: key, cluster, size, representative."""
-    size = np.bincount(group)
-    number = np.empty(len(size), np.int64)
-    number[np.lexsort((np.arange(len(size)), -size))] = np.arange(len(size))
-    order = np.lexsort((np.arange(len(group)), number[group]))
-    rows = order.tolist()
-    columns: dict[str, Sequence[Any]] = {
-        "key": [texts.keys[row] for row in rows],
-        **({"text": [texts.texts[row] for row in rows]} if with_texts else {}),
-        "cluster": number[group[order]].tolist(),
-        "size": size[group[order]].tolist(),
-        "representative": [texts.keys[row] for row in chosen[group[order]].tolist()],
-    }
-    with write_errors("the table", out, NO_ROOM):
-        write_table(out, {name: NUMBERS.get(name, "string") for name in columns}, columns)
-
-
-def read_list(path: Path, most: int | None = None) -> Iterator[dict[str, Any]]:
+def read_list(
+    path: Path, most: int | None = None, types: Mapping[str, str] = NUMBERS
+) -> Iterator[dict[str, Any]]:
     """The first `most` rows (or all) of a written list or table of groups, one dictionary a row, as a stream.
 
     Numbers are numbers, an empty cell is None, whatever kind of file it is.
     """
-    return itertools.islice(read_rows(Path(path), NUMBERS), most)
+    return itertools.islice(read_rows(Path(path), types), most)

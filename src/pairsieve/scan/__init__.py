@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
-from pairsieve.pairs import Ids, PairSpace, Rows, Scores
+from pairsieve.pairs import AcrossPairs, AllPairs, Ids, PairSpace, Rows, Scores
 
 Take: TypeAlias = Callable[[Ids, Scores], None]  # is handed pairs with their scores, piece by piece
 Neighbours: TypeAlias = tuple[Rows, Scores]  # right rows (n, count), -1 where there are fewer, and scores
@@ -44,10 +44,12 @@ def open_scan(
     device: str = "auto",
     threads: int = 0,
     lengths: bool = False,
+    alike: PairSpace | None = None,
 ) -> Scan:
     """A scan of `space` by the cosine of its embeddings: `left` (n, d), and `right` (m, d) for two sides.
 
     With `lengths` the rows' lengths count: none may be above `MAX_ROW_LENGTH`; the score is the product.
+    alike: a space whose arithmetic is used; None for that of `space` itself.
     """
     rows, columns = space.shape
     other = left if right is None or space.symmetric else right
@@ -60,11 +62,18 @@ def open_scan(
             )
     if device == "auto":
         device = "cuda" if _has_cuda() else "cpu"
-    double = float(space.size) * left.shape[1] <= DOUBLE_BELOW
+    if isinstance(space, AcrossPairs):
+        from pairsieve.scan.across import AcrossScan
+
+        ways: dict[str, Any] = {"device": device, "threads": threads, "lengths": lengths}
+        ways["alike"] = AllPairs(space.texts)
+        return AcrossScan(space, left, lambda part, one, other: open_scan(part, one, other, **ways))
+    double = few_products(alike or space, left)
     if device.startswith("cuda"):
         from pairsieve.scan.cuda import CudaScan
 
-        scan: Scan = CudaScan(space, left, other, double=double, device=device, lengths=lengths)
+        tile = min(16384, 1 << max(10, (max((alike or space).shape) - 1).bit_length()))
+        scan: Scan = CudaScan(space, left, other, double=double, device=device, tile=tile, lengths=lengths)
         return Doubled(scan) if lengths else scan
     from pairsieve.scan.cpu import CpuScan
 
@@ -73,6 +82,11 @@ def open_scan(
     right_rows = left_rows if other is left else ready_rows(other, kind, lengths)
     scan = CpuScan(space, left_rows, right_rows, double=double, threads=threads)
     return Doubled(scan) if lengths else scan
+
+
+def few_products(space: PairSpace, rows: NDArray[Any]) -> bool:
+    """Whether a pass over a space costs so little that float64 is worth its time."""
+    return bool(float(space.size) * rows.shape[1] <= DOUBLE_BELOW)
 
 
 def ready_rows(matrix: NDArray[Any], kind: Any, lengths: bool) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError, nearest
-from pairsieve.pairs import Ids, PairSpace, Rows, Scores
+from pairsieve.pairs import AcrossPairs, AllPairs, Ids, PairSpace, Rows, Scores
 from pairsieve.progress import tracked
 from pairsieve.scan import Neighbours, Scan
 from pairsieve.search.exact import Found, TopPairs, check_pool
@@ -24,6 +24,7 @@ Matrix: TypeAlias = NDArray[np.float32]  # unit rows (n, d)
 
 INDEXES = ("faiss-hnsw", "faiss-ivf")
 BATCH = 16384
+OVER_SOURCES = 4  # times as many neighbours are asked for where those of the same source are dropped
 ROWS_PER_INDEX = 1 << 20  # 1.6 GB of float32 at 384 dimensions
 
 
@@ -84,6 +85,10 @@ def index_neighbours(
     ties by smaller column. `lists` defaults to 4·√n, `probes` to 16: at a million texts that visits one in
     250 of them, and `neighbour_recall` says what it cost.
     """
+    if isinstance(space, AcrossPairs):
+        wanted = min(OVER_SOURCES * count, space.texts - 1)
+        whole = index_neighbours(AllPairs(space.texts), left, right, wanted, kind, lists, probes)
+        return foreign_neighbours(space, *whole, count)
     columns = np.full((len(left), count), -1, np.int64)
     scores = np.full((len(left), count), -np.inf, np.float32)
     for start in range(0, max(len(right), 1), ROWS_PER_INDEX):
@@ -91,6 +96,16 @@ def index_neighbours(
         found, values = search_index(index, left, count, space.symmetric, -start)
         columns, scores = merge_neighbours(columns, scores, np.where(found < 0, -1, found + start), values)
     return columns, scores
+
+
+def foreign_neighbours(space: AcrossPairs, columns: Rows, scores: Scores, count: int) -> Neighbours:
+    """The first `count` of each row's neighbours (n, k) that are of another source; -1 where fewer are."""
+    own = space.sources[:, None]
+    foreign = (columns >= 0) & (space.sources[columns] != own)
+    order = np.argsort(~foreign, axis=1, kind="stable")[:, :count]  # the others keep their order
+    kept = np.take_along_axis(foreign, order, 1)
+    found = np.where(kept, np.take_along_axis(columns, order, 1), -1)
+    return found, np.where(kept, np.take_along_axis(scores, order, 1), -np.inf).astype(np.float32)
 
 
 def merge_neighbours(columns: Rows, scores: Scores, more: Rows, values: Scores) -> Neighbours:

@@ -19,15 +19,10 @@ from pairsieve.ledger.names import person_name
 from pairsieve.pairs import Ids
 from pairsieve.tables import from_spreadsheet, write_rows
 from pairsieve.tasks.archives import unpack
-from pairsieve.tasks.reading import Table, decode, parse_table
+from pairsieve.tasks.reading import LABEL_WORDS, Table, decode, parse_table
 
 COLUMNS = ("left_key", "right_key", "left_text", "right_text", "label", "who", "comment")
 FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", ".json": "label-studio"}
-LABELS: dict[str, int | None] = {
-    **dict.fromkeys(("1", "1.0", "yes", "y", "match", "true"), 1),
-    **dict.fromkeys(("0", "0.0", "no", "n", "no match", "nomatch", "false"), 0),
-    **dict.fromkeys(("unsure", "u", "?", "maybe"), None),
-}
 _WORDS = {1: "match", 0: "no match", None: "unsure"}
 
 
@@ -205,10 +200,11 @@ def read_answers(
 def read_label(text: str, where: str) -> int | None:
     """1, 0 or None (unsure), as people write them."""
     plain = " ".join(text.replace("_", " ").replace("-", " ").lower().split())
-    if plain not in LABELS:
+    if plain not in LABEL_WORDS:
         remedy = "Write 1, yes or match; 0, no or no match; unsure; or leave it empty"
         raise InputError(f"the label is {text!r}", where=where, remedy=remedy)
-    return LABELS[plain]
+    label = LABEL_WORDS[plain]
+    return None if label is None else int(label)
 
 
 def read_text(path: Path) -> str:

@@ -36,6 +36,7 @@ KINDS = {
     "ignore": "never compared",
 }
 MOST_DEGREES = (90.0, 360.0)  # of a latitude and of a longitude
+MOST_CATEGORIES = 500  # distinct values of a category
 SAMPLE = 5_000  # values of a column that its kind is guessed from
 _LATITUDE = re.compile(r"(.*[_ .-])?lat(itude)?([_ .-].*)?", re.IGNORECASE)
 _LONGITUDE = re.compile(r"(.*[_ .-])?(lon|lng|long|longitude)([_ .-].*)?", re.IGNORECASE)
@@ -43,6 +44,8 @@ _ROW_ID = re.compile(r"(.*[_ .-])?(id|uuid|guid|index|row|key|unnamed: 0)", re.I
 _NAMED = re.compile(r"name|author|artist|editor|person|surname|brand|manufacturer|director|composer", re.I)
 _CODE = re.compile(r"(?=.*\d)[A-Za-z0-9][A-Za-z0-9._/#:+-]*")
 _PHONE = re.compile(r"[\s()./+-]*(\d[\s()./+-]*){7,15}")
+_INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
+_FLOAT = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"\w+")
 
 
@@ -59,6 +62,11 @@ class Fields:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.kinds)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The columns that say something of a match: all but keys and those to ignore."""
+        return tuple(name for name, kind in self.kinds.items() if kind not in ("key", "ignore"))
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -91,6 +99,19 @@ class Fields:
     def take(self, rows: Rows) -> Fields:
         """The rows given, in that order."""
         return Fields(self.kinds, self.table.take(np.asarray(rows, np.int64)))
+
+    @cached_property
+    def typed(self) -> pa.Table:
+        """The columns as a person wants them back: numbers and truth values where all values are such."""
+        import pyarrow as pa
+
+        return pa.table({name: _typed(self.column(name), kind) for name, kind in self.kinds.items()})
+
+    @property
+    def types(self) -> dict[str, str]:
+        """{column: type} of `typed`: string, bool, int64 or float64."""
+        types = {name: str(self.typed.column(name).type) for name in self.names}
+        return {name: "float64" if kind == "double" else kind for name, kind in types.items()}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -204,7 +225,7 @@ def _guess_kind(name: str, texts: Texts) -> str:
     if numeric:
         return _guess_number_kind(name, some, [number for number in numbers if number is not None])
     words = [len(_WORD.findall(value)) for value in some]
-    if len(values) >= 20 and distinct <= min(100, 0.1 * len(values)) and np.mean(words) <= 6:
+    if len(values) >= 20 and distinct <= min(MOST_CATEGORIES, 0.15 * len(values)):
         return "category"
     if _share(some, _CODE.fullmatch) >= 0.9 or _share(some, _PHONE.fullmatch) >= 0.9:
         return "code"
@@ -227,6 +248,20 @@ def _guess_number_kind(name: str, values: Sequence[str], numbers: Sequence[float
     if whole and (padded or alike):
         return "code"
     return "number"
+
+
+def _typed(texts: Texts, kind: str) -> pa.Array:
+    import pyarrow as pa
+
+    given = [text for text in texts if text is not None]
+    if given and kind != "code":
+        if all(text in ("true", "false") for text in given):
+            return pa.array([None if text is None else text == "true" for text in texts], pa.bool_())
+        if all(map(_INTEGER.fullmatch, given)):
+            return pa.array([None if text is None else int(text) for text in texts], pa.int64())
+        if all(map(_FLOAT.fullmatch, given)):
+            return pa.array([None if text is None else float(text) for text in texts], pa.float64())
+    return pa.array(texts, pa.string())
 
 
 def _share(values: Sequence[str], fits: Callable[[str], Any]) -> float:

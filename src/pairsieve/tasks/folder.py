@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FORMAT = "pairsieve task"
 VERSION = 2  # with a checksum of task.json
 SEAL = "sha256"  # the entry of task.json with the checksum of all its others
+SOURCES = "sources.parquet"
 _NOTED = {"name": str, "relation": str, "fingerprint": str, "provenance": dict, "report": dict}
 _AGAIN = "Make the task again with 'pairsieve data …'"
 
@@ -78,7 +79,7 @@ def _write(task: Task, folder: Path) -> None:
         (folder / name).mkdir()
         files = {}
         for file, columns in _tables(split).items():
-            kind = "string" if "key" in columns else "int64"
+            kind = "string" if "key" in columns else "int64"  # sources and pairs are numbers
             write_table(folder / name / file, dict.fromkeys(columns, kind), columns)
             files[file] = file_digest(folder / name / file)
         fields = {}
@@ -119,7 +120,9 @@ def _tables(split: Split) -> dict[str, dict[str, Any]]:
     def texts(collection: Collection) -> dict[str, Any]:
         return {"key": collection.keys, "text": collection.texts}
 
+    sources = {} if split.left.sources is None else {SOURCES: {"source": split.left.sources}}
     return {file: texts(side) for file, side in _sides(split).items()} | {
+        **sources,
         "positives.parquet": pairs(split.positives),
         "stated_negatives.parquet": pairs(split.stated_negatives),
     }
@@ -162,9 +165,13 @@ def _read_split(folder: Path, name: str, entry: dict[str, Any], collections: dic
         table = _read_parquet(where / file, entry, ("key", "text"), "string")
         fields = _stored_fields(where / _fields_file(file), entry, file)
         fingerprint = entry["files"][file] + ("" if fields is None else fields.fingerprint)
+        fingerprint += entry["files"].get(SOURCES, "")
         if fingerprint not in collections:
             keys, texts = (column.to_pylist() for column in table.columns)
-            collections[fingerprint] = Collection(keys, texts, fields)
+            sources = None
+            if SOURCES in entry["files"]:
+                sources = _read_parquet(where / SOURCES, entry, ("source",), "int64").column(0).to_numpy()
+            collections[fingerprint] = Collection(keys, texts, fields, sources)
         return collections[fingerprint]
 
     def pairs(file: str) -> Ids:

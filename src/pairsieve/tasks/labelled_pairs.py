@@ -1,15 +1,24 @@
-"""Reader of labelled pairs, under the column names that common tools give them."""
+"""Reader of labelled pairs: under the column names that common tools give them, or recognised by their keys.
+
+A file may have no header; its columns may be called anything if their values are keys; keys are compared as
+they are and, where that fails, as numbers ("7.0" and "007" are 7). Read as well: what pairsieve itself writes
+(lists of matches, groups, answered batches, exported ledgers).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
-from pairsieve.pairs import Ids, PairSpace
+from pairsieve.pairs import Ids, PairSpace, Rows
+from pairsieve.tables import from_spreadsheet
 from pairsieve.tasks.reading import Table, read_labels
 from pairsieve.tasks.records import rows_of_keys
 
@@ -19,8 +28,16 @@ PAIR_COLUMNS = (
     ("unique_id_l", "unique_id_r"),
     ("qid1", "qid2"),
     ("ltable_id", "rtable_id"),
+    ("id1", "id2"),
+    ("left_key", "right_key"),
+    ("left", "right"),
 )
 LABEL_COLUMNS = ("label", "is_duplicate", "match", "is_match", "clerical_match_score", "gold")
+MOST_COLUMNS = 8  # of a file of pairs that are tried as keys
+_LIST = {"left", "right", "score", "probability"}  # columns of pairsieve's own lists,
+_GROUPS = {"key", "cluster", "representative"}  # groups
+_EVENTS = {"event", "left_key", "right_key", "label", "about", "who"}  # and exported ledgers
+_WHOLE = re.compile(r"0*([0-9]+?)(?:\.0+)?")
 
 
 @dataclass(frozen=True)
@@ -29,6 +46,7 @@ class LabelledPairs:
 
     ids: Ids
     labels: NDArray[np.bool_]
+    unlabelled: int = 0  # rows without a label, or unsure
 
     @property
     def positives(self) -> Ids:
@@ -37,6 +55,10 @@ class LabelledPairs:
     @property
     def negatives(self) -> Ids:
         return np.unique(self.ids[~self.labels])
+
+    @staticmethod
+    def none() -> LabelledPairs:
+        return LabelledPairs(np.empty(0, np.int64), np.empty(0, bool))
 
 
 def read_labelled_pairs(
@@ -49,38 +71,44 @@ def read_labelled_pairs(
 ) -> LabelledPairs:
     """The pairs that a file states; without a label column each of them is a match.
 
-    `owners` name the two collections in errors. With `only_matches` a label 0 is an error, and a file with
-    exactly two columns may call them anything.
+    `owners` name the two collections in errors. With `only_matches` a label 0 is an error. Rows without a
+    label, and unsure ones, are left out and counted.
     """
-    columns = pair_columns(table)
-    if columns is None and only_matches and len(table.names) == 2:
-        columns = table.names[0], table.names[1]
-    if columns is None:
-        known = "; ".join(f"{one}, {other}" for one, other in PAIR_COLUMNS)
-        what, why = "no two columns name the pair's keys", f"the columns are {', '.join(table.names)}"
-        raise InputError(what, where=f"{table.path}, row 1", why=why, remedy=f"Name them as one of: {known}")
+    if only_matches and space.symmetric and {*table.names} >= _GROUPS:
+        return _pairs_of_groups(table, space, left_keys, owners[0])
+    if {*table.names} >= _EVENTS:
+        table = _last_word(table)
+    table = with_first_row(table, left_keys, right_keys)
+    columns = _columns(table, left_keys, right_keys, only_matches)
     other = ((), ()) if space.symmetric else (right_keys, left_keys)
-    left = rows_of_keys(table, columns[0], left_keys, owners[0], other[0])
-    right = rows_of_keys(table, columns[1], right_keys, owners[1], other[1])
+    left = key_rows(table, columns[0], left_keys, owners[0], other[0])
+    right = key_rows(table, columns[1], right_keys, owners[1], other[1])
     if space.symmetric and (left == right).any():
         row = int(np.flatnonzero(left == right)[0])
         what, why = f"the row pairs {left_keys[left[row]]!r} with itself", "a pair has two different texts"
         raise table.error(what, row, columns[1], why, remedy="Remove the row")
-    label = label_column(table)
-    labels = np.ones(len(table), dtype=bool) if label is None else np.array(read_labels(table, label), bool)
-    if only_matches and not labels.all():
+    label = None if only_matches and {*table.names} >= _LIST else label_column(table)
+    given = [True] * len(table) if label is None else read_labels(table, label, words=True)
+    if only_matches and not all(given):
+        row = next(row for row, each in enumerate(given) if not each)
         raise table.error(
-            "the label 0 stands among the known matches",
-            int(np.flatnonzero(~labels)[0]),
+            "the label 0 stands among the known matches" if given[row] is False else "a row has no label",
+            row,
             label or "",
             why="a file of matches lists every match and nothing else",
             remedy="Pass a file of labelled pairs as `labels`",
         )
-    return LabelledPairs(space.ids(left, right), labels)
+    known = np.array([each is not None for each in given], bool)
+    if len(given) and not known.any():
+        raise table.error("no row has a label", None, label or "", remedy="Fill in 1 (match) or 0 (no match)")
+    labels = np.array([bool(each) for each in given], bool)
+    return LabelledPairs(space.ids(left, right)[known], labels[known], int((~known).sum()))
 
 
 def pair_columns(table: Table) -> tuple[str, str] | None:
     """The two columns that name the pairs of a file under one of the names that tools give them."""
+    if {*table.names} >= _LIST:
+        return "left", "right"
     names = _lowered(table)
     return next(((names[a], names[b]) for a, b in PAIR_COLUMNS if a in names and b in names), None)
 
@@ -89,6 +117,111 @@ def label_column(table: Table) -> str | None:
     """The column that holds labels under one of the names that tools give it."""
     names = _lowered(table)
     return next((names[name] for name in LABEL_COLUMNS if name in names), None)
+
+
+def with_first_row(table: Table, left_keys: Sequence[str], right_keys: Sequence[str]) -> Table:
+    """The table, its first row taken for a pair where there is no header: two of its cells are keys.
+
+    Columns are then called "column 1", "column 2", …; a third and last one of 0 and 1 is "label".
+    """
+    left, right = {plain_key(key) for key in left_keys}, {plain_key(key) for key in right_keys}
+    head = [plain_key(name) for name in table.names[:MOST_COLUMNS]]
+    first = next((at for at, name in enumerate(head) if name in left), None)
+    if not table.delimiter or first is None or not any(name in right for name in head[first + 1 :]):
+        return table
+    names, cells = table.names, table.cells
+
+    def with_head(position: int) -> Sequence[Any]:
+        return [names[position], *cells(position)]
+
+    numbered = [f"column {place + 1}" for place in range(len(names))]
+    if len(names) == 3 and {*with_head(2)} <= {"0", "1", "0.0", "1.0"}:
+        numbered[2] = "label"
+    return replace(table, names=tuple(numbered), numbers=[1, *table.numbers], cells=with_head)
+
+
+def names_keys(table: Table, keys: set[str]) -> bool:
+    """Whether two columns of a file of pairs hold keys of one table and nothing else."""
+    plain = {plain_key(key) for key in keys}
+    whole = with_first_row(table, list(keys), list(keys))
+    columns = [whole.strings_at(at) for at in range(min(len(whole.names), MOST_COLUMNS))]
+    return sum({plain_key(value) for value in column if value} <= plain for column in columns) >= 2
+
+
+def key_rows(
+    pairs: Table, column: str, keys: Sequence[str], owner: str, elsewhere: Sequence[str] = ()
+) -> Rows:
+    """Row numbers of the keys that a column names: as they are, else as numbers where that is unambiguous."""
+    exact = {key: row for row, key in enumerate(keys)}
+    named = [key if key in exact else from_spreadsheet(key) for key in pairs.strings(column)]
+    plain = {plain_key(key): row for row, key in enumerate(keys)}
+    for rows, names in ((exact, named), (plain, [plain_key(key) for key in named])):
+        if len(rows) == len(keys) and all(key in rows for key in names):
+            return np.fromiter((rows[key] for key in names), np.int64, len(names))
+    return rows_of_keys(pairs, column, keys, owner, elsewhere)
+
+
+def plain_key(key: str) -> str:
+    """A key without spaces around it; a whole number without leading zeros and without ".0"."""
+    key = key.strip()
+    return _WHOLE.sub(r"\1", key) if _WHOLE.fullmatch(key) else key
+
+
+def _columns(
+    table: Table, left_keys: Sequence[str], right_keys: Sequence[str], only_matches: bool
+) -> tuple[str, str]:
+    """The columns of the pair's keys: by their names, or by their values where every one is a key."""
+    named = pair_columns(table)
+    if named is not None:
+        return named
+    label = label_column(table)
+    tried = [name for name in table.names if name and name != label and table.names.count(name) == 1]
+    if only_matches and len(table.names) == 2 and len(tried) == 2:
+        return tried[0], tried[1]
+    left, right = {plain_key(key) for key in left_keys}, {plain_key(key) for key in right_keys}
+    found = {name: {plain_key(value) for value in table.strings(name)} for name in tried[:MOST_COLUMNS]}
+    fitting = [(a, b) for a, b in combinations(found, 2) if found[a] <= left and found[b] <= right]
+    spare = len(table.names) - 2 - (label is not None)
+    if len(fitting) == 1 and (label is not None or only_matches or not spare):
+        return fitting[0]
+    known = "; ".join(f"{one}, {other}" for one, other in PAIR_COLUMNS)
+    what, why = "no two columns name the pair's keys", f"the columns are {', '.join(table.names)}"
+    remedy = f"Name them as one of: {known}"
+    if len(fitting) == 1:
+        what = f"the columns {fitting[0][0]} and {fitting[0][1]} hold keys, but no column is called a label"
+        remedy = f"Name it one of: {', '.join(LABEL_COLUMNS)}"
+    raise InputError(what, where=f"{table.path}, row 1", why=why, remedy=remedy)
+
+
+def _pairs_of_groups(table: Table, space: PairSpace, keys: Sequence[str], owner: str) -> LabelledPairs:
+    """Groups as `pairsieve cluster` writes them: each record pairs with the first of its group."""
+    rows = key_rows(table, "key", keys, owner)
+    first: dict[str, int] = {}
+    groups = table.strings("cluster")
+    heads = np.array([first.setdefault(group, row) for group, row in zip(groups, rows.tolist())], np.int64)
+    ids = space.ids(heads[heads != rows], rows[heads != rows])
+    return LabelledPairs(ids, np.ones(len(ids), bool))
+
+
+def _last_word(table: Table) -> Table:
+    """An exported ledger as one row a pair: an adjudication, else the majority of the standing answers."""
+    columns = [table.strings(name) for name in ("event", "about", "who", "left_key", "right_key", "label")]
+    standing: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
+    for event, about, who, left, right, label in zip(*columns):
+        if event != "question":
+            said = standing.setdefault((left, right), {})
+            said[about, who if about == "answer" else ""] = "" if event == "withdrawal" else label
+    rows = []
+    for (left, right), said in standing.items():
+        votes = [label for (about, _), label in said.items() if about == "answer"]
+        count = votes.count("1") - votes.count("0")
+        label = said.get(("adjudication", "")) or ("" if count == 0 else str(int(count > 0)))
+        if not any(vote in ("0", "1") for vote in votes):
+            label = label or said.get(("inferred", ""), "")
+        rows.append((left, right, label))
+    cells = [list(column) for column in zip(*rows)] or [[], [], []]
+    names = ("left_key", "right_key", "label")
+    return replace(table, names=names, numbers=range(len(rows)), cells=cells.__getitem__)
 
 
 def _lowered(table: Table) -> dict[str, str]:

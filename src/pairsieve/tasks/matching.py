@@ -12,18 +12,25 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, permutations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
-from pairsieve.pairs import Ids, Rows, pair_ids, pair_rows
+from pairsieve.pairs import Ids, pair_ids, pair_rows
 from pairsieve.tasks.archives import TABLE_SUFFIXES, check_folder, unpacked_suffix
-from pairsieve.tasks.labelled_pairs import LABEL_COLUMNS, label_column, pair_columns
+from pairsieve.tasks.labelled_pairs import (
+    LABEL_COLUMNS,
+    MOST_COLUMNS,
+    key_rows,
+    label_column,
+    pair_columns,
+    plain_key,
+    with_first_row,
+)
 from pairsieve.tasks.reading import Table, read_labels, read_table
 from pairsieve.tasks.records import (
     ALL_COLUMNS,
@@ -33,7 +40,6 @@ from pairsieve.tasks.records import (
     joined_columns,
     joined_template,
     keys_of,
-    rows_of_keys,
     shared_kinds,
 )
 from pairsieve.tasks.task import Collection, Task, split_of
@@ -42,8 +48,6 @@ from pairsieve.tasks.truth import need_positives, resolve, split_by_components
 SHARES = (50, 25, 25)
 LABELLED_PARTS = ("train", "valid", "validation", "dev", "test")
 _MAPPING_WORDS = ("mapping", "perfect", "gold", "matches", "truth")
-_MOST_COLUMNS = 8  # of a file of pairs that are tried as ids
-_WHOLE = re.compile(r"0*([0-9]+?)(?:\.0+)?")
 
 
 @dataclass(frozen=True)
@@ -257,7 +261,7 @@ def _pointed_into(pairs: Table, tables: Sequence[Table]) -> _Ends:
         raise pairs.error(f"the mapping has the single column {pairs.names[0]!r}", remedy=remedy)
     known = pair_columns(pairs)
     label = label_column(pairs)
-    columns = [name for name in pairs.names if name != label or len(pairs.names) == 2][:_MOST_COLUMNS]
+    columns = [name for name in pairs.names if name != label or len(pairs.names) == 2][:MOST_COLUMNS]
     choices = [known] if known else list(combinations(columns, 2))
     fits = {
         column: [_id_column(table, column, pairs.strings(column)) for table in tables]
@@ -283,9 +287,13 @@ def _resolve(files: Sequence[_Ends]) -> _Layout:
     ids = keys_of(left, left_key), keys_of(right, right_key)
     every, is_match = [], []
     for ends in files:
-        pairs, columns = _with_first_row(ends, ids)
-        left_rows = _rows(pairs, columns[0], ids[0], left.path.name, ids[1])
-        right_rows = _rows(pairs, columns[1], ids[1], right.path.name, ids[0])
+        pairs = with_first_row(ends.pairs, *ids)
+        columns = ends.columns
+        if pairs is not ends.pairs:
+            one, other = (pairs.names[ends.pairs.names.index(column)] for column in ends.columns)
+            columns = one, other
+        left_rows = key_rows(pairs, columns[0], ids[0], left.path.name, ids[1])
+        right_rows = key_rows(pairs, columns[1], ids[1], right.path.name, ids[0])
         label = label_column(pairs)
         matching = read_labels(pairs, label) if label not in (None, *columns) else [True] * len(pairs)
         every.append(pair_ids(left_rows, right_rows))
@@ -298,51 +306,17 @@ def _resolve(files: Sequence[_Ends]) -> _Layout:
     return _Layout(kind, tables, keys, pair_files, positives, negatives, len(stated))
 
 
-def _with_first_row(ends: _Ends, ids: tuple[list[str], list[str]]) -> tuple[Table, tuple[str, str]]:
-    """The file of pairs, its first row taken for a pair where there is no header: both cells are ids."""
-    pairs, columns = ends.pairs, ends.columns
-    known = [{_plain(key) for key in side} for side in ids]
-    if not pairs.delimiter or not all(_plain(name) in side for name, side in zip(columns, known)):
-        return pairs, columns
-    head, cells = pairs.names, pairs.cells
-    names = tuple(f"column {place + 1}" for place in range(len(head)))
-
-    def with_head(position: int) -> Sequence[Any]:
-        return [head[position], *cells(position)]
-
-    whole = replace(pairs, names=names, numbers=[1, *pairs.numbers], cells=with_head)
-    one, other = (names[head.index(column)] for column in columns)
-    return whole, (one, other)
-
-
 def _need_header(table: Table, key: str) -> None:
     """Refuse a table whose first row is a record: its key has an id's shape, another cell is no name."""
     shapes = Counter(_shape(value) for value in table.strings(key)[:1000])
     if not table.delimiter or _shape(key) != shapes.most_common(1)[0][0] or not re.search(r"\d", key):
         return
     others = [name for name in table.names if name != key]
-    if not any(name and (_plain(name).isdecimal() or name in table.strings(name)) for name in others):
+    if not any(name and (plain_key(name).isdecimal() or name in table.strings(name)) for name in others):
         return
     what, why = "the first row is a record, not a header", f"it begins {', '.join(table.names[:3])}"
     remedy = "Put the column names in the first row"
     raise InputError(what, where=f"{table.path}, row 1", why=why, remedy=remedy)
-
-
-def _rows(pairs: Table, column: str, keys: Sequence[str], owner: str, elsewhere: Sequence[str]) -> Rows:
-    """Row numbers of the ids that a column names: as they are, else as numbers where that is unambiguous."""
-    named = pairs.strings(column)
-    exact = {key: row for row, key in enumerate(keys)}
-    if not all(key in exact for key in named):
-        plain = {_plain(key): row for row, key in enumerate(keys)}
-        if len(plain) == len(keys) and all(_plain(key) in plain for key in named):
-            return np.fromiter((plain[_plain(key)] for key in named), np.int64, len(named))
-    return rows_of_keys(pairs, column, keys, owner, elsewhere)
-
-
-def _plain(key: str) -> str:
-    """An id without spaces around it; a whole number without leading zeros and without ".0"."""
-    key = key.strip()
-    return _WHOLE.sub(r"\1", key) if _WHOLE.fullmatch(key) else key
 
 
 def _shape(key: str) -> str:
@@ -356,7 +330,7 @@ def _id_column(table: Table, named: str, wanted: Sequence[str]) -> tuple[float, 
     The share of ids found counts first, then that no value comes twice, then the names: a column called
     id, and a table whose name stands in the mapping's column (idAbt and Abt.csv).
     """
-    distinct = {_plain(key) for key in wanted}
+    distinct = {plain_key(key) for key in wanted}
     stem, named = _stem(table.path).rstrip("0123456789"), named.lower()
     akin = stem in named or (named.removeprefix("id") or "?") in stem
     # ltable_id points into tableA, rtable_id into tableB.
@@ -365,7 +339,7 @@ def _id_column(table: Table, named: str, wanted: Sequence[str]) -> tuple[float, 
     for column in dict.fromkeys(table.names):
         values = table.strings(column) if table.names.count(column) == 1 else []
         name = column.lower()
-        fit = len(distinct & {_plain(value) for value in values}) / max(len(distinct), 1)
+        fit = len(distinct & {plain_key(value) for value in values}) / max(len(distinct), 1)
         fit += 0.1 * (len(set(values)) == len(values) > 0)
         fit += 0.02 * (name == "id") + 0.01 * (name.startswith("id") or name.endswith("id"))
         if fit > best[0]:

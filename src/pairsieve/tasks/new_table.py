@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
 from pairsieve.errors import InputError
-from pairsieve.tasks.canonical import canonical_table
-from pairsieve.tasks.reading import read_table
+from pairsieve.tasks.opening import open_table
 from pairsieve.tasks.records import ALL_COLUMNS, collection_of, joined_template, parse_template
 from pairsieve.tasks.task import Collection, Task
 
@@ -15,18 +14,19 @@ from pairsieve.tasks.task import Collection, Task
 def read_like_task(
     task: Task,
     side: int,
-    path: Path,
+    source: Any,
     text: Sequence[str] = (),
     template: str | None = None,
     key: str | None = None,
 ) -> Collection:
     """The texts of a table, rendered as those of the task's left (0) or right (1) side; options given win."""
-    table = canonical_table(read_table(Path(path), lenient=True))
+    table = open_table(source, "collection")
     provenance = task.provenance
     keys = provenance.get("keys") or [None]
     own_key = keys[min(side, len(keys) - 1)]
     if key is None and own_key in table.names:
         key = own_key
+    key = key or table.key
     if text and template:
         raise InputError("`text` and `template` together", remedy="Name the columns in the template")
     if not text and template is None:
@@ -39,4 +39,5 @@ def read_like_task(
             columns = parse_template(words)[1]
             text, template = (columns, None) if words == joined_template(columns) else ((), words)
     own = next(iter(task.splits.values()))
-    return collection_of(table, text, template, key, (own.left, own.right)[side].kinds)
+    source = provenance.get("source") if own.left.sources is not None else None
+    return collection_of(table, text, template, key, (own.left, own.right)[side].kinds, source)

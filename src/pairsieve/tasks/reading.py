@@ -1,4 +1,4 @@
-"""Reader of CSV, TSV, JSON Lines and Parquet tables, with errors that name the row.
+"""Reader of CSV, TSV, JSON Lines, Parquet and Excel tables, with errors that name the row.
 
 Rows are numbered as a spreadsheet shows them: the header of a delimited file is row 1, its first record
 row 2. In JSON Lines the row is the line; in Parquet the first record is row 1.
@@ -22,11 +22,17 @@ from pairsieve.errors import InputError, nearest
 from pairsieve.files import parse_json
 from pairsieve.tables import read_columns
 from pairsieve.tasks.archives import TABLE_SUFFIXES, Unpacked, unpack
+from pairsieve.tasks.spreadsheets import SHEET_SUFFIXES, read_sheet
 
 DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "pipe"}
 _HALF = re.compile("[\ud800-\udfff]")
 _NOTE = re.compile(r"#\w+=[^\n]*\n")
 _BY_SUFFIX = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+LABEL_WORDS: dict[str, bool | None] = {  # as people write them
+    **dict.fromkeys(("1", "1.0", "yes", "y", "match", "true"), True),
+    **dict.fromkeys(("0", "0.0", "no", "n", "no match", "nomatch", "false"), False),
+    **dict.fromkeys(("unsure", "u", "?", "maybe"), None),
+}
 _ONE_OBJECT = 'Write one object per line, as {"id": 1, "text": "…"}'
 
 
@@ -42,6 +48,7 @@ class Table:
     sha256: str
     cells: Callable[[int], Sequence[Any]]  # by position of the column
     as_texts: bool = False  # cells are texts, as they are in delimited files
+    key: str | None = None  # the column that the source itself calls its keys: the index of a frame
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -105,19 +112,28 @@ def read_table(
     encoding: str | None = None,
     delimiter: str | None = None,
     quotes: bool = True,
+    header: bool | None = None,
+    sheet: str | None = None,
     lenient: bool = False,
 ) -> Table:
-    """Read a table. `lenient` is for files whose column names are known beforehand: the delimiter is read
-    from the header and the encoding from the bytes; otherwise suffix and UTF-8 decide and doubt is an error.
+    """Read a table. Where no delimiter is given, the header tells it.
+
+    lenient: for files whose column names are known beforehand; the encoding is read from the bytes, where
+    otherwise all but UTF-8 is an error. header: False where the first row is a record; columns are then
+    called "column 1", "column 2", …; None refuses a first row that looks like one. sheet: of a spreadsheet.
     """
     file = unpack(Path(path))
-    if file.suffix not in TABLE_SUFFIXES and delimiter is None and not _is_parquet(file):
+    known = file.suffix in (*TABLE_SUFFIXES, *SHEET_SUFFIXES)
+    if not known and delimiter is None and not _is_parquet(file):
         raise file.error(
             f"cannot tell what kind of table a {file.suffix or 'suffix-less'} file is",
-            why=f"known suffixes: {', '.join(TABLE_SUFFIXES)}, each also packed as .gz, .bz2, .xz or .zip",
-            remedy="Save it as one of these (from a spreadsheet: CSV UTF-8), or pass `delimiter`",
+            why=f"known suffixes: {', '.join(TABLE_SUFFIXES)}, each also packed as .gz, .bz2, .xz or .zip; "
+            f"spreadsheets: {', '.join(SHEET_SUFFIXES)}",
+            remedy="Save it as one of these, or pass `delimiter`",
         )
-    table = parse_table(file, encoding, delimiter, quotes, lenient, sniff=lenient)
+    table = parse_table(file, encoding, delimiter, quotes, lenient, sniff=True, header=header, sheet=sheet)
+    if header is None and not lenient:
+        _check_header(table)
     if len(table) == 0:
         raise file.error("the table has columns but no rows", remedy="Give a table with at least one row")
     return table
@@ -130,29 +146,37 @@ def parse_table(
     quotes: bool = True,
     lenient: bool = False,
     sniff: bool = False,
+    header: bool | None = None,
+    sheet: str | None = None,
 ) -> Table:
     """The table in an unpacked file; `sniff`: where no delimiter is given, the header tells it."""
+    if file.suffix in SHEET_SUFFIXES:
+        return _sheet_table(file, sheet, header)
     if _is_parquet(file):
         return _read_parquet(file)
     text, used = decode(file, encoding, guess=lenient)
     if file.suffix in (".jsonl", ".ndjson"):
         return _read_json_lines(file, text, used)
     mark = read_delimiter(delimiter) if delimiter is not None else None
-    return _read_delimited(file, text, used, mark, quotes, lenient, sniff)
+    return _read_delimited(file, text, used, mark, quotes, lenient, sniff, header is not False)
 
 
 def _is_parquet(file: Unpacked) -> bool:
     return file.suffix in (".parquet", ".pq") or file.contents.startswith(b"PAR1")
 
 
-def read_labels(table: Table, column: str) -> list[bool]:
-    """A column of labels, each 0 or 1, or false or true."""
-    meaning = {"0": False, "1": True, "0.0": False, "1.0": True, 0: False, 1: True}
-    meaning |= {"false": False, "true": True}
-    labels = []
+def read_labels(table: Table, column: str, words: bool = False) -> list[bool | None]:
+    """A column of labels, each 0 or 1; with `words` as people write them too, None for unsure and empty."""
+    meaning = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
+    labels: list[bool | None] = []
     for row, cell in enumerate(table.values(column)):
-        value = cell.strip() if isinstance(cell, str) else cell
-        label = meaning.get(value) if isinstance(value, (str, int, float)) else None
+        value = str(cell).strip().lower() if isinstance(cell, (str, int, float)) else ""
+        label = meaning.get(value)
+        if label is None and words:
+            plain = " ".join(value.replace("_", " ").replace("-", " ").split())
+            if plain in LABEL_WORDS or plain == "":
+                labels.append(LABEL_WORDS.get(plain))
+                continue
         if label is None:
             why, remedy = (
                 "a label is 1 (match) or 0 (no match)",
@@ -239,7 +263,14 @@ def _row_at(before: str, suffix: str) -> int:
 
 
 def _read_delimited(
-    file: Unpacked, text: str, encoding: str, delimiter: str | None, quotes: bool, lenient: bool, sniff: bool
+    file: Unpacked,
+    text: str,
+    encoding: str,
+    delimiter: str | None,
+    quotes: bool,
+    lenient: bool,
+    sniff: bool,
+    has_header: bool = True,
 ) -> Table:
     skipped = 0
     while lenient and (noted := _NOTE.match(text)):  # Magellan writes what its columns mean above the header
@@ -254,6 +285,9 @@ def _read_delimited(
     rows = _parse(file, text, mark, quotes, strict=not lenient)
     while rows and not rows[-1]:
         rows.pop()
+    if rows and not has_header:
+        rows = [_numbered_names(max(map(len, rows))), *rows]
+        skipped -= 1
     if not rows or not any(name.strip() for name in rows[0]):
         what = "the first row is empty, so there is no header"
         raise file.error(what, 1, remedy="Put the column names in the first row")
@@ -270,8 +304,14 @@ def _read_delimited(
                 )
     numbers: Sequence[int] = range(2 + skipped, len(rows) + 1 + skipped)
     body = rows[1:]
-    if lenient and body and all(len(row) == len(header) + 1 and not row[-1] for row in body if row):
+    if body and all(len(row) == len(header) + 1 and not row[-1] for row in body if row):
         body = [row[:-1] for row in body]  # every record ends in a delimiter, the header does not
+    while (
+        len(header) > 1
+        and not header[-1]
+        and all(len(row) == len(header) and not row[-1] for row in body if row)
+    ):
+        header, body = header[:-1], [row[:-1] for row in body]  # the header ends in one as well
     if not all(body):
         if len(header) == 1:
             body = [row or [""] for row in body]  # in a single column a blank line is an empty cell
@@ -288,6 +328,39 @@ def _read_delimited(
             )
     columns = list(zip(*body)) or [() for _ in header]
     return Table(file.path, tuple(header), numbers, encoding, mark, file.sha256, columns.__getitem__)
+
+
+def _numbered_names(count: int) -> list[str]:
+    return [f"column {place + 1}" for place in range(count)]
+
+
+def _check_header(table: Table) -> None:
+    """Refuse a first row that looks like a record: one of its cells is a number."""
+    if not table.delimiter:
+        return
+    numbers = [name for name in table.names if re.fullmatch(r"[-+]?\d*\.?\d+", name)]
+    if numbers:
+        raise InputError(
+            "the first row looks like a record, not like column names",
+            where=f"{table.path}, row 1",
+            why=f"it holds {numbers[0]!r}",
+            remedy="Pass `header=False` if there is no header, `header=True` if this is one",
+        )
+
+
+def _sheet_table(file: Unpacked, sheet: str | None, header: bool | None) -> Table:
+    rows = read_sheet(file, sheet)
+    if not rows:
+        raise file.error("the sheet is empty", remedy="Name another one with `sheet`")
+    names = _numbered_names(len(rows[0]))
+    body, first = rows, 1
+    if header is not False:
+        names = [name if cell is None else str(cell).strip() for name, cell in zip(names, rows[0])]
+        body, first = rows[1:], 2
+    kept = [at for at, row in enumerate(body) if any(cell is not None for cell in row)]
+    columns = [[body[at][place] for at in kept] for place in range(len(names))]
+    numbers = [at + first for at in kept]
+    return Table(file.path, tuple(names), numbers, "", "", file.sha256, columns.__getitem__)
 
 
 def _parse(file: Unpacked, text: str, mark: str, quotes: bool, strict: bool) -> list[list[str]]:

@@ -107,10 +107,12 @@ def collection_of(
     template: str | None,
     key: str | None,
     kinds: Mapping[str, str] | None = None,
+    source: str | None = None,
 ) -> Collection:
     """The keys, texts and fields of a table; texts by a template or else joined columns.
 
-    An empty text is an error. kinds: of the fields; what it leaves open is guessed.
+    An empty text is an error. kinds: of the fields; what it leaves open is guessed. source: the column that
+    names the source of each row, where pairs within a source are no pairs.
     """
     keys = keys_of(table, key)
     columns = parse_template(template)[1] if template else list(text)
@@ -125,7 +127,23 @@ def collection_of(
                 remedy="Fill the text in, remove the row, or name further columns with "
                 + ("`template`" if template else "`text`"),
             )
-    return Collection(keys, texts, fields_of(columns_of(table), key, kinds or {}))
+    sources = None if source is None else sources_of(table, source)
+    return Collection(keys, texts, fields_of(columns_of(table), key, kinds or {}), sources)
+
+
+def sources_of(table: Table, column: str) -> Rows:
+    """(n,) the number of each row's source, in the order in which they first appear; none may be missing."""
+    names = table.strings(column, "`source`")
+    number: dict[str, int] = {}
+    for row, name in enumerate(names):
+        if not name.strip():
+            remedy = "Fill it in, or leave `source` out: then any two rows may match"
+            raise table.error("the source is missing", row, column, remedy=remedy)
+        number.setdefault(name, len(number))
+    if len(number) == 1:
+        why, remedy = "pairs within a source are no pairs, so that no pair is left", "Leave `source` out"
+        raise table.error(f"every row is of the source {names[0]!r}", None, column, why, remedy)
+    return np.array([number[name] for name in names], np.int64)
 
 
 def parse_template(template: str, option: str = "`template`") -> tuple[list[str], list[str]]:

@@ -15,10 +15,10 @@ import numpy as np
 
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
-from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace
-from pairsieve.tasks.canonical import canonical_table
-from pairsieve.tasks.labelled_pairs import LabelledPairs, read_labelled_pairs
-from pairsieve.tasks.reading import Table, read_table
+from pairsieve.pairs import AcrossPairs, AllPairs, CrossPairs, Ids, PairSpace
+from pairsieve.tasks.labelled_pairs import LabelledPairs, names_keys, read_labelled_pairs
+from pairsieve.tasks.opening import Ways, described, is_place, open_pairs, open_table, stacked
+from pairsieve.tasks.reading import Table
 from pairsieve.tasks.records import collection_of, joined_template, shared_kinds, text_columns
 from pairsieve.tasks.task import RELATIONS, Task, split_of
 from pairsieve.tasks.truth import (
@@ -33,77 +33,119 @@ from pairsieve.tasks.truth import (
 
 @dataclass(frozen=True)
 class Side:
-    """How to read one table: `text` columns or a `template`, a `key` column, and the file's own ways."""
+    """How to read one table: `text` columns or a `template`, a `key` column, and the file's own ways.
 
-    path: Path | str | Table
+    path: a file, a URL, a database, or any shape in memory that `frames.table_in_memory` takes.
+    """
+
+    path: Any
     text: Sequence[str] = ()
     template: str | None = None
     key: str | None = None
     encoding: str | None = None
     delimiter: str | None = None
     quotes: bool = True
+    header: bool | None = None
+    sheet: str | None = None
+    query: str | None = None
+
+    @property
+    def ways(self) -> Ways:
+        return Ways(self.encoding, self.delimiter, self.quotes, self.header, self.sheet, self.query)
 
 
 def tables_task(
-    left: Path | str | Side,
-    right: Path | str | Side | None = None,
+    left: Any,
+    right: Any = None,
     *,
-    text: Sequence[str] = (),
+    text: Sequence[str] | str = (),
     template: str | None = None,
     key: str | None = None,
     kinds: Mapping[str, str] | None = None,
-    matches: Path | str | Table | None = None,
-    labels: Path | str | Table | None = None,
+    source: str | None = None,
+    also: Any = (),
+    within_sources: bool = False,
+    matches: Any = None,
+    labels: Any = None,
     relation: str | None = None,
     split: str | None = None,
     encoding: str | None = None,
     delimiter: str | None = None,
     quotes: bool = True,
+    header: bool | None = None,
+    sheet: str | None = None,
+    query: str | None = None,
+    matches_query: str | None = None,
+    labels_query: str | None = None,
     seed: int = 0,
     name: str | None = None,
 ) -> Task:
-    """A task from a user's own table or two; a `Side` in place of a path has its own columns and ways.
+    """A task from a user's own table or two; a `Side` in place of a table has its own columns and ways.
 
-    text: columns of the text, joined by " | "; ["all"] is every column but the key. kinds: {column: kind} for
-    fields whose kind is guessed wrongly.
+    A table is a file (CSV, TSV, JSON Lines, Parquet, Excel), its URL, a database's URL with `query`, or in
+    memory a pandas or polars frame, an Arrow table or stream, a Hugging Face Dataset, a list of dictionaries
+    or a dictionary of columns. Matches and labels have these shapes too, or are pairs of keys.
+
+    text: columns of the text, joined by " | "; "all" is every column but the key and those of kind category
+    and ignore; without it, the column `text`, else all. kinds: {column: kind} for fields that are guessed
+    wrongly. key: its column; without it that of a frame's index or of the matches, else the row numbers.
+    source: the column that names where each row is from; also: further tables, each a source like the first.
+    Pairs within one source are then no pairs, unless `within_sources`.
     matches: every matching pair (the truth; closed transitively within one table). labels: some pairs with
     labels. split: shares such as "50/25/25", or "none" for one split `all`; the default is 50/25/25 with
     matches and none without. Splits never separate a stated pair.
     """
-    shared = Side(Path(), tuple(text), template, key, encoding, delimiter, quotes)
+    text = (text,) if isinstance(text, str) else tuple(text)
+    shared = Side(None, text, template, key, encoding, delimiter, quotes, header, sheet, query)
     sides = [_side(side, shared) for side in (left, right) if side is not None]
     kind = _relation(relation, len(sides))
     _check_different(sides)
-    tables = [
-        _opened(side.path, encoding=side.encoding, delimiter=side.delimiter, quotes=side.quotes)
-        for side in sides
+    tables = [open_table(side.path, name, side.ways) for side, name in zip(sides, ("table", "right table"))]
+    if also:
+        _check_also(right, source)
+        more = [open_table(each, f"table {at}", sides[0].ways) for at, each in enumerate(also, 2)]
+        joined_table, source = stacked([tables[0], *more], sides[0].key)
+        tables = [joined_table]
+    elif source is not None and len(sides) == 2:
+        remedy = "Leave `source` out: pairs are between the two tables anyway"
+        raise InputError("`source` with two tables", remedy=remedy)
+    stated_in = {
+        what: open_pairs(source, what, Ways(query=its_query))
+        for what, source, its_query in (("matches", matches, matches_query), ("labels", labels, labels_query))
+        if source is not None
+    }
+    pair_files = list(stated_in.values())
+    sides = [
+        _with_columns(side, table, pair_files if len(sides) == 1 else ())
+        for side, table in zip(sides, tables)
     ]
-    sides = [_with_text(side, table) for side, table in zip(sides, tables)]
     chosen = shared_kinds(tables, [side.key for side in sides], kinds or {})
-    left_out = [name for name, kind in chosen.items() if kind == "ignore"]
+    left_out = [name for name, kind in chosen.items() if kind in ("ignore", "category") or name == source]
+    across = None if within_sources else source
     columns = [text_columns(table, side.text, side.key, left_out) for table, side in zip(tables, sides)]
     collections = [
-        collection_of(table, text, side.template, side.key, chosen)
+        collection_of(table, text, side.template, side.key, chosen, across)
         for table, text, side in zip(tables, columns, sides)
     ]
     one, other = collections[0], collections[-1]
     space: PairSpace = CrossPairs(len(one), len(other)) if len(sides) == 2 else AllPairs(len(one))
+    if one.sources is not None:
+        space = AcrossPairs(len(one), one.sources)
     owners = (tables[0].path.name, tables[-1].path.name)
-    files = list(tables)
-    stated = []
-    for path, only_matches in ((matches, True), (labels, False)):
-        if path is None:
-            stated.append(LabelledPairs(np.empty(0, np.int64), np.empty(0, bool)))
-        else:
-            table = _opened(path, lenient=True)
-            files.append(table)
-            stated.append(read_labelled_pairs(table, space, one.keys, other.keys, owners, only_matches))
+    stated = [
+        read_labelled_pairs(stated_in[what], space, one.keys, other.keys, owners, what == "matches")
+        if what in stated_in
+        else LabelledPairs.none()
+        for what in ("matches", "labels")
+    ]
     has_truth = matches is not None
-    where = _words(matches or labels or sides[0].path)
+    where = next((described(each, what) for what, each in stated_in.items()), described(tables[0], "table"))
     positives = np.union1d(stated[0].positives, stated[1].positives)
     negatives = stated[1].negatives
     closed = closure(len(one), positives, where) if has_truth and space.symmetric else positives
     stated_negatives, contradictions = resolve(positives, negatives, closed)
+    all_closed, closed = len(closed), closed[space.contains(closed)]
+    stated_negatives = stated_negatives[space.contains(stated_negatives)]
     shares = split or ("50/25/25" if has_truth else "none")
     joined = np.union1d(positives, negatives)
     known = closed, stated_negatives
@@ -118,9 +160,13 @@ def tables_task(
     report: dict[str, Any] = {"texts": [len(collection) for collection in collections]}
     if has_truth:
         report["known_matches"] = len(stated[0].positives)
-        report["matches_added_by_closure"] = len(closed) - len(positives)
+        report["matches_added_by_closure"] = all_closed - len(positives)
+    if one.sources is not None:
+        report["sources"] = int(one.sources.max()) + 1
+        report["matches_within_a_source"] = all_closed - len(closed)
     if labels is not None:
         report["labelled_pairs"] = len(np.unique(stated[1].ids))
+        report["rows_without_label"] = stated[1].unlabelled
         report |= contradictions
     if has_truth and labels is not None:
         report["labelled_matches_not_among_known"] = len(positives) - len(stated[0].positives)
@@ -134,31 +180,17 @@ def tables_task(
         "split": shares,
         "text": [side.template or joined_template(text) for side, text in zip(sides, columns)],
         "keys": [side.key or "row number from 0" for side in sides],
-        "files": [table.provenance() for table in files],
+        **({"source": source, "within_sources": within_sources} if source is not None else {}),
+        "files": [table.provenance() for table in (*tables, *pair_files)],
     }
     default_name = tables[0].path.name.split(".", 1)[0] or "tables"
     return Task(name or default_name, kind, splits, provenance, report | found)
 
 
-def _opened(source: Path | str | Table, **ways: Any) -> Table:
-    return canonical_table(source if isinstance(source, Table) else read_table(Path(source), **ways))
-
-
-def _with_text(side: Side, table: Table) -> Side:
-    """A side that says nothing of its text reads the column `text`, or, where there is none, every column."""
-    if side.text or side.template:
-        return side
-    return replace(side, text=("text",) if "text" in table.names else ("all",))
-
-
-def _words(source: Path | str | Table) -> str:
-    return str(source.path if isinstance(source, Table) else source)
-
-
-def _side(side: Path | str | Side, shared: Side) -> Side:
+def _side(side: Any, shared: Side) -> Side:
     """A side with what it leaves open filled in from the options that hold for both."""
     if not isinstance(side, Side):
-        side = Side(Path(side), quotes=shared.quotes)
+        side = Side(side, quotes=shared.quotes)
     own = bool(side.text) or side.template is not None
     text = side.text if own else shared.text
     template = side.template if own else shared.template
@@ -174,7 +206,40 @@ def _side(side: Path | str | Side, shared: Side) -> Side:
         side.encoding or shared.encoding,
         side.delimiter or shared.delimiter,
         side.quotes and shared.quotes,
+        side.header if side.header is not None else shared.header,
+        side.sheet or shared.sheet,
+        side.query or shared.query,
     )
+
+
+def _check_also(right: Any, source: str | None) -> None:
+    for name, given in (("right", right), ("source", source)):
+        if given is not None:
+            why = "with `also` every table is a source, and all of them are one collection"
+            raise InputError(f"`also` and `{name}` together", why=why, remedy=f"Leave `{name}` out")
+
+
+def _with_columns(side: Side, table: Table, pair_files: Sequence[Table]) -> Side:
+    """A side with its key and text columns, where it leaves them open.
+
+    The key is what the source itself calls so, or the column called id whose values the stated pairs name.
+    The text is the column `text`, or, where there is none, all columns.
+    """
+    key = side.key or table.key
+    if key is None and (named := _id_column(table)) is not None:
+        keys = set(table.strings(named))
+        if len(keys) == len(table) and any(names_keys(pairs, keys) for pairs in pair_files):
+            key = named
+    text = side.text or (() if side.template else ("text",) if "text" in table.names else ("all",))
+    return replace(side, key=key, text=text)
+
+
+def _id_column(table: Table) -> str | None:
+    """The one column called id, key or unique_id, or after the table (book_id in books.csv)."""
+    stem = table.path.name.split(".", 1)[0].lower().rstrip("s")
+    known = ("id", "key", "unique_id", "uid", f"{stem}_id", f"{stem}id")
+    found = [name for name in table.names if name.lower().replace(" ", "_") in known]
+    return found[0] if len(found) == 1 else None
 
 
 def _relation(relation: str | None, tables: int) -> str:
@@ -193,9 +258,15 @@ def _relation(relation: str | None, tables: int) -> str:
 
 
 def _check_different(sides: Sequence[Side]) -> None:
-    files = [Path(side.path).resolve() for side in sides if not isinstance(side.path, Table)]
-    if len(files) == 2 and files[0] == files[1]:
-        what, where = "both tables are the same file", _words(sides[0].path)
+    one, other = sides[0], sides[-1]
+    if len(sides) == 2 and is_place(one.path) and is_place(other.path):
+        same = Path(one.path).resolve() == Path(other.path).resolve()
+        same = same and (one.sheet, one.query) == (other.sheet, other.query)
+    else:
+        same = len(sides) == 2 and one.path is other.path
+    if same:
+        what = f"both tables are the same{' file' if is_place(one.path) else ''}"
+        where = described(one.path, "table")
         why = "the pairs within one table are unordered, and a row is no pair with itself"
         remedy = "Leave `right` out to find the duplicates of one table"
         raise InputError(what, where=where, why=why, remedy=remedy)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, is_member
+from pairsieve.pairs import AcrossPairs, AllPairs, CrossPairs, Ids, PairSpace, Rows, is_member
 from pairsieve.tasks.fields import Fields, StoredFields
 
 RELATIONS = {
@@ -26,12 +26,14 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 class Collection:
     """Texts with keys, in order: row number r has key `keys[r]` and text `texts[r]`.
 
-    `fields` are the columns of the table that the texts were rendered from; None for plain texts.
+    `fields` are the columns of the table that the texts were rendered from; None for plain texts. sources:
+    (n,) the number of each text's source, where pairs within one source are no pairs.
     """
 
     keys: Sequence[str]
     texts: Sequence[str]
     columns: Fields | StoredFields | None = field(default=None, compare=False)
+    sources: Rows | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", tuple(self.keys))
@@ -62,16 +64,19 @@ class Collection:
         """The rows given, in that order."""
         numbers = rows.tolist()
         fields = None if self.fields is None else self.fields.take(rows)
-        return Collection([self.keys[r] for r in numbers], [self.texts[r] for r in numbers], fields)
+        sources = None if self.sources is None else self.sources[rows]
+        return Collection([self.keys[r] for r in numbers], [self.texts[r] for r in numbers], fields, sources)
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 over keys and texts, each preceded by its length in bytes; fields have their own."""
+        """sha256 over keys, texts (each preceded by its length) and sources; fields have their own."""
         digest = hashlib.sha256()
         for strings in (self.keys, self.texts):
             encoded = [string.encode() for string in strings]
             digest.update(np.array([len(encoded), *map(len, encoded)], dtype="<i8").tobytes())
             digest.update(b"".join(encoded))
+        if self.sources is not None:
+            digest.update(b"sources" + self.sources.astype("<i8").tobytes())
         return digest.hexdigest()
 
 
@@ -168,8 +173,10 @@ class Task:
 
 
 def one_collection(name: str, texts: Collection, positives: Ids, negatives: Ids, has_truth: bool) -> Split:
-    """A split over all pairs of one collection."""
-    return Split(name, AllPairs(len(texts)), texts, texts, positives, negatives, has_truth)
+    """A split over all pairs of one collection, or those between its sources."""
+    count, sources = len(texts), texts.sources
+    space = AllPairs(count) if sources is None else AcrossPairs(count, sources)
+    return Split(name, space, texts, texts, positives, negatives, has_truth)
 
 
 def two_collections(

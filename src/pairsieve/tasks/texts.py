@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from pairsieve.tasks.reading import Table
+from pairsieve.errors import InputError
+from pairsieve.tasks.frames import is_series, memory_table, series_texts
 from pairsieve.tasks.tables import Side, tables_task
 from pairsieve.tasks.task import Task
 
@@ -16,11 +14,11 @@ Texts: TypeAlias = Mapping[str, str] | Sequence[str]
 
 
 def texts_task(
-    texts: Texts,
-    right: Texts | None = None,
+    texts: Texts | Any,
+    right: Texts | Any = None,
     *,
-    matches: Iterable[tuple[str, str]] | None = None,
-    labels: Mapping[tuple[str, str], bool] | None = None,
+    matches: Any = None,
+    labels: Any = None,
     relation: str | None = None,
     split: str | None = None,
     seed: int = 0,
@@ -28,16 +26,15 @@ def texts_task(
 ) -> Task:
     """A task from texts in memory: {key: text}, or texts whose keys are "0", "1", … in their order.
 
-    One collection (find its duplicates), or two with `right`. matches: every matching pair of keys, the
-    truth. labels: some pairs of keys with their labels. The rest is as for `tables_task`.
+    The keys of a pandas Series are its index. One collection (find its duplicates), or two with `right`.
+    matches: every matching pair of keys, the truth. labels: some pairs of keys with their labels, as
+    {(key, key): label}. Both may have any shape that `tables_task` takes, and so has the rest.
     """
-    known = [] if matches is None else [(*pair, True) for pair in matches]
-    labelled = [] if labels is None else [(*pair, label) for pair, label in labels.items()]
     return tables_task(
         _side("texts", texts),
         None if right is None else _side("right texts", right),
-        matches=None if matches is None else _pairs("matches", known),
-        labels=None if labels is None else _pairs("labels", labelled),
+        matches=matches,
+        labels=labels,
         relation=relation,
         split=split,
         seed=seed,
@@ -45,19 +42,25 @@ def texts_task(
     )
 
 
-def _side(name: str, texts: Texts) -> Side:
+def _side(name: str, texts: Any) -> Side:
+    if is_series(texts):
+        texts = series_texts(texts)
+    if hasattr(texts, "columns") or hasattr(texts, "column_names"):
+        what, remedy = "this is a table, not texts", "Pass it to task_from_tables, or choose one column"
+        raise InputError(what, where=name, remedy=remedy)
     if isinstance(texts, Mapping):
-        return Side(_table(name, {"key": list(texts), "text": list(texts.values())}), ("text",), key="key")
-    return Side(_table(name, {"text": list(texts)}), ("text",))
-
-
-def _pairs(name: str, rows: Sequence[tuple[str, str, bool]]) -> Table:
-    columns = ("left_id", "right_id", "label")
-    return _table(name, {column: [row[at] for row in rows] for at, column in enumerate(columns)})
-
-
-def _table(name: str, columns: dict[str, list[Any]]) -> Table:
-    """Columns in memory as a table; rows are counted from 0, as in Python."""
-    values = list(columns.values())
-    digest = hashlib.sha256(json.dumps(columns, default=str).encode()).hexdigest()
-    return Table(Path(name), tuple(columns), range(len(values[0])), "", "", digest, lambda at: values[at])
+        columns: dict[str, list[Any]] = {"key": list(texts), "text": list(texts.values())}
+    elif isinstance(texts, (str, bytes)):
+        what, remedy = (
+            "this is a single text",
+            "Give a list of texts; the path of a table to task_from_tables",
+        )
+        raise InputError(what, where=name, remedy=remedy)
+    else:
+        columns = {"text": list(texts)}
+    wrong = next((each for each in columns["text"] if isinstance(each, (Mapping, list, tuple))), None)
+    if wrong is not None:
+        what, remedy = f"a {type(wrong).__name__} is no text", "Pass records to task_from_tables"
+        raise InputError(what, where=name, remedy=remedy)
+    table = memory_table(name, columns, range(len(columns["text"])))
+    return Side(table, ("text",), key="key" if "key" in columns else None)

@@ -1,0 +1,71 @@
+"""Groups of duplicates as a table, by group or in the order of the collection, and the pairs inside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pairsieve.matches.merging import free_name, record_fields
+from pairsieve.pairs import Ids, Rows, ScoredPairs, is_member
+from pairsieve.tasks import Collection
+
+if TYPE_CHECKING:
+    from pairsieve.matches.find import ListOptions
+    from pairsieve.matches.listing import Known
+    from pairsieve.matches.ranking import Ranking
+
+
+def group_columns(
+    texts: Collection, group: Rows, chosen: Rows, options: ListOptions
+) -> tuple[dict[str, str], dict[str, Sequence[Any]]]:
+    """(types, columns): key, cluster, size, representative, and the columns of the record.
+
+    Rows by group, largest first, then by first text; with `as_table` in the order of the collection, its own
+    columns first. group: (n,) of each text; chosen: (groups,) the representative of each.
+    """
+    size = np.bincount(group)
+    number = np.empty(len(size), np.int64)
+    number[np.lexsort((np.arange(len(size)), -size))] = np.arange(len(size))
+    order = np.arange(len(group)) if options.as_table else np.lexsort((np.arange(len(group)), number[group]))
+    rows = order.tolist()
+    own: dict[str, Sequence[Any]] = {"key": [texts.keys[row] for row in rows]}
+    if options.texts:
+        own["text"] = [texts.texts[row] for row in rows]
+    found: dict[str, Sequence[Any]] = {
+        "cluster": number[group[order]].tolist(),
+        "size": size[group[order]].tolist(),
+        "representative": [texts.keys[row] for row in chosen[group[order]].tolist()],
+    }
+    types = dict.fromkeys((*own, "representative"), "string") | {"cluster": "int64", "size": "int64"}
+    records: dict[str, Sequence[Any]] = {}
+    if options.as_table or (options.columns and texts.fields is not None):
+        fields = record_fields(texts)
+        keyed = any(kind == "key" for kind in fields.kinds.values())
+        own = {} if options.as_table and keyed else own
+        for name in fields.names:
+            if fields.kinds[name] == "key" and not options.as_table:
+                continue
+            free = free_name(name, {**own, **found})
+            types[free] = fields.types[name]
+            records[free] = fields.typed.column(name).take(order).to_pylist()
+    columns = {**records, **own, **found} if options.as_table else {**own, **found, **records}
+    return {name: types[name] for name in columns}, columns
+
+
+def pairs_inside_groups(ranking: Ranking, group: Rows, known: Known) -> Iterator[ScoredPairs]:
+    """Every pair inside a group, best first, less those labelled as no matches."""
+    order = np.argsort(group, kind="stable")
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    pieces: list[Ids] = [known.matches]
+    for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(order)]):
+        if last - first > 1:
+            one, other = np.triu_indices(last - first, 1)
+            members = np.sort(order[first:last])
+            pieces.append(ranking.split.space.ids(members[one], members[other]))
+    ids = np.unique(np.concatenate(pieces))
+    ids = ids[~is_member(ids, known.others) & ranking.split.space.contains(ids)]
+    scores = ranking.scores(ids)
+    best = np.lexsort((ids, -scores))
+    yield ScoredPairs(ids[best], scores[best])
