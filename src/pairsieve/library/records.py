@@ -319,12 +319,12 @@ class WrittenTable:
 
     def rows(self, most: int | None = None) -> Iterator[dict[str, Any]]:
         """The first `most` rows, or all; a long list is not held in memory."""
-        from pairsieve.matches.listing import read_list
+        from pairsieve.matches.listing import NUMBERS, read_list
 
         if not self.path.exists():
             what, remedy = "the list is not written yet", "Answer the questions that wait, and call it again"
             raise InputError(what, where=str(self.path), remedy=remedy)
-        return read_list(self.path, most, self._json["columns"])
+        return read_list(self.path, most, self._json.get("columns", NUMBERS))
 
     def to_arrow(self) -> pa.Table:
         """All rows as an Arrow table; a missing value is null."""
