@@ -26,10 +26,9 @@ from pairsieve.matches.clusters import (
     against_truth,
     check_equivalence,
     components,
-    guarded_clusters,
     representatives,
 )
-from pairsieve.matches.group_table import group_columns, pairs_inside_groups
+from pairsieve.matches.group_table import find_groups, group_columns, pairs_inside_groups
 from pairsieve.matches.listed import ListTally, threshold_figures
 from pairsieve.matches.listing import (
     NO_ROOM,
@@ -44,8 +43,7 @@ from pairsieve.matches.merging import MergeRules, merge_records
 from pairsieve.matches.ranking import Ranking, rank, without_pairs
 from pairsieve.matches.threshold import OperatingPoint, Target, choose_threshold, point_through
 from pairsieve.matches.unreadable import unreadable_pairs
-from pairsieve.pairs import Ids, Rows, ScoredPairs, Scores, is_member, pair_rows
-from pairsieve.scorer import ScoredSpace
+from pairsieve.pairs import Ids, ScoredPairs, Scores, is_member, pair_rows
 from pairsieve.tables import write_table
 from pairsieve.tasks import Collection, Split
 from pairsieve.tasks.task import one_collection, shared_pairs, two_collections
@@ -111,7 +109,7 @@ def find_matches(
     if options.one_to_one:
         bands = _assigned(ranking, bands, point.threshold, known)
     elif options.grouped:
-        bands = pairs_inside_groups(ranking, _groups(ranking, point.threshold, known)[0], known)
+        bands = pairs_inside_groups(ranking, find_groups(ranking, point.threshold, known)[0], known)
     if target.kind == "count":
         bands = first_pairs(bands, int(target.value))
     tally = _tally(campaign, ranking, expected, point)
@@ -152,7 +150,7 @@ def find_clusters(
     check_out(out)
     check_equivalence(split.space, campaign.task.relation, str(campaign.folder))
     round, ranking, known, expected, point = _ranked(campaign, split, target, options)
-    group, pairs = _groups(ranking, point.threshold, known)
+    group, pairs = find_groups(ranking, point.threshold, known)
     tally = _tally(campaign, ranking, expected, point)
     if tally is not None:
         for _ in tally.watch(pairs_inside_groups(ranking, group, known)):
@@ -186,7 +184,7 @@ def find_clusters(
     ids, labels = campaign.ledger.labels(through=round)
     if split is campaign.split and not _measurable(split) and len(ids):
         # Without the labels themselves: groups that were told the answers would agree with them.
-        alone, _ = _groups(ranking, point.threshold, Known.nothing())
+        alone, _ = find_groups(ranking, point.threshold, Known.nothing())
         figures["labels"] = against_labels(alone, ids[labels], ids[~labels]).as_json()
     return figures
 
@@ -234,34 +232,6 @@ def _about(campaign: Campaign, split: Split, round: int, ranking: Ranking) -> di
         "unreadable_texts": ranking.unreadable_texts,
         "search": {"method": ranking.method, "recall": ranking.recall.as_json() if ranking.recall else None},
     }
-
-
-def _groups(ranking: Ranking, threshold: float, known: Known) -> tuple[Rows, Ids]:
-    """The group of each text, by average linkage down to a threshold, and the pairs above it."""
-    pieces: list[Ids] = [np.empty(0, np.int64)]
-    ranking.collect(threshold, 1e30, lambda ids, scores: pieces.append(ids))
-    pairs = np.concatenate(pieces)
-    rows = np.asarray(ranking.scored.corrected.rows[0], np.float32)
-    level, reranked = _in_base_scores(ranking.scored, threshold)
-    sources = ranking.split.left.sources
-    group = guarded_clusters(rows, pairs, level, known.matches, known.others, reranked, sources)
-    return group, pairs
-
-
-def _in_base_scores(scored: ScoredSpace, threshold: float) -> tuple[float, tuple[Ids, Any] | None]:
-    """A threshold, and the re-ranker's scores of its candidates, on the scale of the bi-encoder's scores.
-
-    Average linkage adds up products of rows; log-odds are linear in these, so that a candidate's own
-    log-odds stand for the product at which the bi-encoder would have given them.
-    """
-    scorer = scored.scorer
-    if scorer.reranker is None:
-        return threshold, None
-    base = scorer.bi_encoder()
-    scores = scored.scan.scores(scored.candidates)
-    equivalent = (scorer.log_odds(scores) - base.bias) / base.weight
-    level = float(scorer.log_odds(np.array([threshold]))[0])
-    return base.score_of(level), (scored.candidates, equivalent)
 
 
 def split_named(campaign: Campaign, split: str | None) -> Split:
@@ -372,11 +342,19 @@ def _operating_point(
             threshold = choose_threshold(expected.curve, target, or_best=guess).threshold
             few = expected.calibration is not None and not expected.calibration.calibrated
             if target.kind == "f1" and source == "labels" and few:
-                threshold = ranking.scorer.even_odds  # too few drawn labels to tell it better
+                threshold = _by_chosen_labels(campaign, round, ranking, known)
             threshold = float(np.floor(threshold * 10**DECIMALS) / 10**DECIMALS)
     if expected is None:
         return None, OperatingPoint(threshold, float("nan"), float("nan"))
     return expected, _point(expected, threshold, options.known)
+
+
+def _by_chosen_labels(campaign: Campaign, round: int, ranking: Ranking, known: Known) -> float:
+    """The threshold of best F1 by the chosen labels alone: few drawn ones bend their curve at random."""
+    labelled = campaign.out_of_fold(round)
+    if labelled.labels.all() or not labelled.labels.any():
+        return ranking.scorer.even_odds
+    return choose_threshold(from_labels(ranking, labelled, known).curve, BEST_F1).threshold
 
 
 def _point(expected: ExpectedCurve, threshold: float, as_labelled: bool) -> OperatingPoint:

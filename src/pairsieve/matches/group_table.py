@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pairsieve.matches.clusters import guarded_clusters
 from pairsieve.matches.merging import free_name, record_fields
 from pairsieve.pairs import Ids, Rows, ScoredPairs, is_member
 from pairsieve.tasks import Collection
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pairsieve.matches.find import ListOptions
     from pairsieve.matches.listing import Known
     from pairsieve.matches.ranking import Ranking
+    from pairsieve.scorer import ScoredSpace
 
 
 def group_columns(
@@ -69,3 +71,31 @@ def pairs_inside_groups(ranking: Ranking, group: Rows, known: Known) -> Iterator
     scores = ranking.scores(ids)
     best = np.lexsort((ids, -scores))
     yield ScoredPairs(ids[best], scores[best])
+
+
+def find_groups(ranking: Ranking, threshold: float, known: Known) -> tuple[Rows, Ids]:
+    """The group of each text, by average linkage down to a threshold, and the pairs above it."""
+    pieces: list[Ids] = [np.empty(0, np.int64)]
+    ranking.collect(threshold, 1e30, lambda ids, scores: pieces.append(ids))
+    pairs = np.concatenate(pieces)
+    rows = np.asarray(ranking.scored.corrected.rows[0], np.float32)
+    level, reranked = _in_base_scores(ranking.scored, threshold)
+    sources = ranking.split.left.sources
+    group = guarded_clusters(rows, pairs, level, known.matches, known.others, reranked, sources)
+    return group, pairs
+
+
+def _in_base_scores(scored: ScoredSpace, threshold: float) -> tuple[float, tuple[Ids, Any] | None]:
+    """A threshold, and the re-ranker's scores of its candidates, on the scale of the bi-encoder's scores.
+
+    Average linkage adds up products of rows; log-odds are linear in these, so that a candidate's own
+    log-odds stand for the product at which the bi-encoder would have given them.
+    """
+    scorer = scored.scorer
+    if scorer.reranker is None:
+        return threshold, None
+    base = scorer.bi_encoder()
+    scores = scored.scan.scores(scored.candidates)
+    equivalent = (scorer.log_odds(scores) - base.bias) / base.weight
+    level = float(scorer.log_odds(np.array([threshold]))[0])
+    return base.score_of(level), (scored.candidates, equivalent)
