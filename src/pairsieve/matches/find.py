@@ -40,6 +40,7 @@ from pairsieve.pairs import Ids, Rows, ScoredPairs, Scores, is_member, pair_rows
 from pairsieve.scorer import ScoredSpace
 from pairsieve.tables import write_table
 from pairsieve.tasks import Collection, Split
+from pairsieve.tasks.joined import without_gaps
 from pairsieve.tasks.task import one_collection, shared_pairs, two_collections
 
 if TYPE_CHECKING:
@@ -481,7 +482,7 @@ def _write_groups(out: Path, texts: Collection, group: Any, chosen: Any, with_te
     rows = order.tolist()
     columns: dict[str, Sequence[Any]] = {
         "key": [texts.keys[row] for row in rows],
-        **({"text": [texts.texts[row] for row in rows]} if with_texts else {}),
+        **({"text": [without_gaps(texts.texts[row]) for row in rows]} if with_texts else {}),
         "cluster": number[group[order]].tolist(),
         "size": size[group[order]].tolist(),
         "representative": [texts.keys[row] for row in chosen[group[order]].tolist()],
