@@ -44,7 +44,14 @@ PLACES = {
     "country": ["Spain", "Spain", "Austria", "", "", ""],
     "lat": ["37.88", "37.8833", "48.2", "48.2", "50.7", "50.73"],
     "lon": ["-4.77", "-4.76667", "16.37", "16.37", "7.1", ""],
-    "notes": ["", "", "", "", "The former capital, on the Rhine", "On the Rhine, with an old university"],
+    "notes": [
+        "",
+        "",
+        "",
+        "",
+        "Once the capital of West Germany, on the Rhine",
+        "On the Rhine, an old university",
+    ],
 }
 
 

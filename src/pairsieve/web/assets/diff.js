@@ -12,15 +12,15 @@ const whole = (left, right, differs) => [[[left, differs]], [[right, differs]]];
 
 /** Two lists of [text, differs], one per side, whose texts joined are the given texts. */
 export function difference(left, right) {
-  return compared(pieces(left), pieces(right), LEAST_COMMON) ?? whole(left, right, false);
+  return byWords(left, right) ?? whole(left, right, false);
 }
 
 /** As `difference`, of two values of one field. Short values that share few words are compared letter by
  * letter; with few letters in common they are marked whole. */
 export function valueDifference(left, right) {
-  const byWords = compared(pieces(left), pieces(right), LEAST_COMMON);
-  if (byWords || Math.max(left.length, right.length) > SHORT) return byWords ?? whole(left, right, false);
-  return compared(letters(left), letters(right), 0.5) ?? whole(left, right, true);
+  if (Math.max(left.length, right.length) > SHORT) return difference(left, right);
+  const [x, y] = [letters(left), letters(right)];
+  return byWords(left, right) ?? compared(x, y, Math.max(x.length, y.length) / 2) ?? whole(left, right, true);
 }
 
 /** Whether two texts have the same words and marks in the same order, without regard to case and blanks. */
@@ -28,12 +28,17 @@ export function sameWords(left, right) {
   return words(pieces(left)).join(" ") === words(pieces(right)).join(" ");
 }
 
-/** What of two lists of pieces differs; null where less than `least` of the shorter one is common. */
+function byWords(left, right) {
+  const [a, b] = [pieces(left), pieces(right)];
+  return compared(a, b, LEAST_COMMON * Math.min(words(a).length, words(b).length));
+}
+
+/** What of two lists of pieces differs; null where fewer than `least` are common. */
 function compared(a, b, least) {
   const [x, y] = [words(a), words(b)];
   const [inLeft, inRight] = x.length * y.length <= MOST_CELLS ? common(x, y) : shared(x, y);
   const kept = inLeft.filter(Boolean).length;
-  if (kept < least * Math.min(x.length, y.length)) return null;
+  if (kept < least) return null;
   return [runs(a, inLeft), runs(b, inRight)];
 }
 
