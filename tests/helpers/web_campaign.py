@@ -62,7 +62,9 @@ def asked_records(folder: Path, encoder: Path) -> Campaign:
         encoding="utf-8",
     )
     save_task(tables_task(folder / "places.csv", text=list(PLACES)), folder / "task")
-    campaign = begin(folder / "campaign", folder / "task", encoder, measure_splits=(), rounds=1, split="all")
+    campaign = begin(
+        folder / "campaign", folder / "task", encoder, measure_splits=(), first_batch=3, rounds=1, split="all"
+    )
     space = campaign.split.space
     ask(campaign, 1, space.ranks(space.ids(np.array([0, 2, 4]), np.array([1, 3, 5]))))
     return campaign

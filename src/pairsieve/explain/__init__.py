@@ -33,16 +33,18 @@ from pairsieve.reranker.fields import find_layout
 from pairsieve.scan import Scan
 from pairsieve.settings import SEALED
 from pairsieve.tasks import Collection, Split
-from pairsieve.tasks.joined import BETWEEN, without_gaps
+from pairsieve.tasks.joined import without_gaps
 
 if TYPE_CHECKING:
     from pairsieve.models import Matcher
 
 MOST_PIECES = 128  # of a text that are left out one at a time; in longer texts several words together
 MOST_LETTERS = 20_000  # of a text that are looked at; an encoder reads some hundred words
-# Words are parted by blanks; scripts written without blanks letter by letter.
+# Words are parted by blanks, and by the bar between the values of a record; scripts written without blanks
+# letter by letter.
 WORD = re.compile(
-    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]|[^\s\u3040-\u30ff\u3400-\u9fff]+"
+    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]"
+    r"|(?!(?<!\S)\|(?!\S))[^\s\u3040-\u30ff\u3400-\u9fff]+"
 )
 
 
@@ -249,8 +251,7 @@ def close_keys(key: str, known: Iterable[str], count: int = 3) -> list[str]:
 
 def pieces(text: str, most: int = MOST_PIECES) -> list[tuple[int, int]]:
     """Where the words of a text stand, (start, end) each; of more than `most` words several together."""
-    between = BETWEEN.strip()  # stands between the values of a record, and is no word of it
-    found = [match.span() for match in WORD.finditer(text[:MOST_LETTERS]) if match.group() != between]
+    found = [match.span() for match in WORD.finditer(text[:MOST_LETTERS])]
     if len(found) <= most:
         return found
     edges = np.linspace(0, len(found), most + 1).round().astype(int).tolist()

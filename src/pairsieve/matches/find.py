@@ -478,14 +478,13 @@ def _write_groups(out: Path, texts: Collection, group: Any, chosen: Any, with_te
     size = np.bincount(group)
     number = np.empty(len(size), np.int64)
     number[np.lexsort((np.arange(len(size)), -size))] = np.arange(len(size))
-    order = np.lexsort((np.arange(len(group)), number[group]))
-    rows = order.tolist()
+    rows = np.lexsort((np.arange(len(group)), number[group])).tolist()
     columns: dict[str, Sequence[Any]] = {
         "key": [texts.keys[row] for row in rows],
         **({"text": [without_gaps(texts.texts[row]) for row in rows]} if with_texts else {}),
-        "cluster": number[group[order]].tolist(),
-        "size": size[group[order]].tolist(),
-        "representative": [texts.keys[row] for row in chosen[group[order]].tolist()],
+        "cluster": number[group[rows]].tolist(),
+        "size": size[group[rows]].tolist(),
+        "representative": [texts.keys[row] for row in chosen[group[rows]].tolist()],
     }
     with write_errors("the table", out, NO_ROOM):
         write_table(out, {name: NUMBERS.get(name, "string") for name in columns}, columns)
