@@ -13,6 +13,8 @@ from starlette.testclient import TestClient
 
 from pairsieve.campaign import Campaign
 from pairsieve.pairs import pair_rows
+from pairsieve.tasks import save_task
+from pairsieve.tasks.tables import tables_task
 from pairsieve.web.app import make_app
 from pairsieve.web.session import LabellingSession
 from synthetic_task import begin, synthetic_task
@@ -34,6 +36,37 @@ def asked_triangles(folder: Path, encoder: Path) -> Campaign:
     campaign = begin(folder / "campaign", task, encoder, measure_splits=(), transitivity=True, rounds=1)
     left, right = np.triu_indices(6, 1)
     ask(campaign, 1, campaign.split.space.ranks(campaign.split.space.ids(left, right)))
+    return campaign
+
+
+PLACES = {
+    "name": ["Cordova", "Cordoba", "Vienna", "Wien", "<b>Bonn</b> & \u202eBonn", "Bonn"],
+    "country": ["Spain", "Spain", "Austria", "", "", ""],
+    "lat": ["37.88", "37.8833", "48.2", "48.2", "50.7", "50.73"],
+    "lon": ["-4.77", "-4.76667", "16.37", "16.37", "7.1", ""],
+    "notes": [
+        "",
+        "",
+        "",
+        "",
+        "Once the capital of West Germany, on the Rhine",
+        "On the Rhine, an old university",
+    ],
+}
+
+
+def asked_records(folder: Path, encoder: Path) -> Campaign:
+    """Round 1 asks about 0 and 1, 2 and 3, 4 and 5 of a table of six places."""
+    (folder / "places.csv").write_text(
+        "\n".join(",".join(f'"{cell}"' for cell in row) for row in [PLACES, *zip(*PLACES.values())]),
+        encoding="utf-8",
+    )
+    save_task(tables_task(folder / "places.csv", text=list(PLACES)), folder / "task")
+    campaign = begin(
+        folder / "campaign", folder / "task", encoder, measure_splits=(), first_batch=3, rounds=1, split="all"
+    )
+    space = campaign.split.space
+    ask(campaign, 1, space.ranks(space.ids(np.array([0, 2, 4]), np.array([1, 3, 5]))))
     return campaign
 
 

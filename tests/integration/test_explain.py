@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evaluating import Pairsieve, runner
@@ -17,6 +17,8 @@ from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.explain import MOST_LETTERS, Explanation, close_keys, explain, pieces, words_of
 from pairsieve.pairs import AllPairs, pair_rows
 from pairsieve.tasks import Collection, Task, save_task
+from pairsieve.tasks.fields import make_fields
+from pairsieve.tasks.joined import joined_rows
 from pairsieve.tasks.task import one_collection
 from pairsieve.visible import visible
 from synthetic_task import begin, synthetic_task
@@ -245,10 +247,30 @@ def test_texts_of_every_kind(tmp_path: Path, tiny_encoder: Path, pairsieve: Pair
 # ── its parts ───────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_records_are_compared_field_by_field(tmp_path: Path, tiny_encoder: Path) -> None:
+    names = [
+        f"{word} {place}" for word in ("north", "south", "east", "west", "old") for place in ("hill", "bay")
+    ]
+    columns = {"name": names, "code": [f"x{i // 2}" for i in range(10)], "note": ["", "quiet"] * 5}
+    texts = Collection(
+        [f"k{i}" for i in range(10)], joined_rows(list(columns.values())), make_fields(columns)
+    )
+    positives = AllPairs(10).ids(np.arange(0, 10, 2), np.arange(1, 10, 2))
+    parts = {"train": one_collection("train", texts, positives, np.empty(0, np.int64), True)}
+    save_task(Task("places", "equivalence", parts, {}, {}), tmp_path / "task")
+    begin(tmp_path / "c", tmp_path / "task", tiny_encoder, rounds=1, measure_splits=()).run()
+    told = explain(Campaign(tmp_path / "c"), "k0", "k1")
+    assert told.left_text == "north hill | x0", "without the place of the missing note"
+    assert [word.text for word in told.left_words] == ["north", "hill", "x0"], "the bar is no word"
+    assert {each.name: each.words for each in told.fields}["code"] == "same"
+    assert re.search(r"note +– +quiet +missing left", str(told))
+
+
 @given(st.text(max_size=200))
+@example("north hill | x0 | a|b")
 def test_pieces_are_the_words_in_order(text: str) -> None:
     spans = pieces(text)
-    assert "".join(text[a:b] for a, b in spans) == "".join(text.split())
+    assert "".join(text[a:b] for a, b in spans) == "".join(word for word in text.split() if word != "|")
     assert all(a < b for a, b in spans)
 
 

@@ -15,7 +15,7 @@ from pairsieve.campaign.figures import write_sealed
 from pairsieve.web.answer_cache import AnswerCache
 from pairsieve.web.dashboard import over_time, pace
 from pairsieve.web.predictions import predictions_file
-from web_campaign import Page, ask, asked_campaign, until
+from web_campaign import PLACES, Page, ask, asked_campaign, asked_records, until
 
 
 @pytest.fixture
@@ -30,6 +30,15 @@ def test_a_pair_comes_with_its_texts_and_without_any_opinion(campaign: Campaign)
     assert [pair["right"]["key"] for pair in shown] == [keys[1], keys[2]]
     assert all(pair.keys() == {"pair", "round", "left", "right"} for pair in shown), "blind unless asked for"
     assert Page(campaign).next("Ann", 1, prediction=True)["pairs"][0]["why"] == "made"
+
+
+def test_a_pair_of_records_comes_column_by_column(tmp_path: Path, tiny_encoder: Path) -> None:
+    first, second, third = Page(asked_records(tmp_path, tiny_encoder)).next("Ann", 3)["pairs"]
+    assert [row["name"] for row in first["rows"]] == ["name", "country", "lat", "lon", "notes"]
+    assert first["rows"][2] == {"name": "lat", "left": "37.88", "right": "37.8833"}
+    assert second["rows"][1] == {"name": "country", "left": "Austria", "right": None}
+    assert second["right"]["text"] == "Wien | 48.2 | 16.37", "nobody reads the places of missing values"
+    assert third["rows"][0]["left"] == PLACES["name"][4], "values are sent as texts are"
 
 
 def test_answers_are_in_the_ledger_under_the_persons_name(campaign: Campaign) -> None:

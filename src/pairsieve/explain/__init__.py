@@ -7,6 +7,8 @@ lose little either time.
 **Near pairs.** A labelled pair (c, d) lies near (a, b) where (cos(a, c) + cos(b, d)) / 2 is high; in one
 collection, where a pair has no left and right, the better of both ways round.
 
+**Fields.** Of records: how alike each field is (`fields.py`).
+
 **Rank.** The pairs of the split that score higher are counted, all of them.
 """
 
@@ -25,20 +27,25 @@ from numpy.typing import NDArray
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.errors import InputError, nearest
+from pairsieve.explain.fields import ComparedField, compare_fields
 from pairsieve.explain.words import words_of
 from pairsieve.pairs import is_member, pair_rows
+from pairsieve.reranker.fields import find_layout
 from pairsieve.scan import Scan
 from pairsieve.settings import SEALED
 from pairsieve.tasks import Collection, Split
+from pairsieve.tasks.joined import without_gaps
 
 if TYPE_CHECKING:
     from pairsieve.models import Matcher
 
 MOST_PIECES = 128  # of a text that are left out one at a time; in longer texts several words together
 MOST_LETTERS = 20_000  # of a text that are looked at; an encoder reads some hundred words
-# Words are parted by blanks; scripts written without blanks letter by letter.
+# Words are parted by blanks, and by the bar between the values of a record; scripts written without blanks
+# letter by letter.
 WORD = re.compile(
-    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]|[^\s\u3040-\u30ff\u3400-\u9fff]+"
+    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]"
+    r"|(?!(?<!\S)\|(?!\S))[^\s\u3040-\u30ff\u3400-\u9fff]+"
 )
 
 
@@ -106,6 +113,7 @@ class Explanation:
     at_score: AtScore | None
     truth: bool | None  # None where the split's truth is not known
     asked: dict[str, Any] | None  # round, purpose, why, label: where the pair was asked about
+    fields: tuple[ComparedField, ...]  # of records; empty for plain texts
     left_words: tuple[Word, ...]
     right_words: tuple[Word, ...]
     near: tuple[Near, ...]
@@ -136,7 +144,8 @@ def explain(
     ids = part.space.ids([a], [b])
     a, b = (int(side[0]) for side in pair_rows(ids))
     score = float(scan.scores(ids)[0])
-    texts = part.left.texts[a], part.right.texts[b]
+    records = part.left.texts[a], part.right.texts[b]
+    texts = without_gaps(records[0]), without_gaps(records[1])  # as an encoder reads them
     sides = ("left", "left" if part.space.symmetric else "right")
     words, rows = _occluded(scorer.matcher, texts, sides)
     lengths = corrected.lengths[0][a] * corrected.lengths[1][b] if corrected.lengths else 1.0
@@ -162,6 +171,7 @@ def explain(
         at_score=_at_score(campaign, part, number, scan, score) if count_all else None,
         truth=bool(is_member(ids, part.positives)[0]) if part.has_truth else None,
         asked=_asked(campaign, int(ids[0])) if part.name == campaign.settings.split else None,
+        fields=compare_fields(find_layout(part.left, part.right), *records),
         left_words=words[0],
         right_words=words[1],
         near=_near(campaign, number, scorer.matcher, rows, itself, examples),
@@ -354,6 +364,6 @@ def _near(
     for place in chosen:
         row, column = int(at[place]), int(to[place])
         keys = part.left.keys[row], part.right.keys[column]
-        texts = part.left.texts[row], part.right.texts[column]
+        texts = without_gaps(part.left.texts[row]), without_gaps(part.right.texts[column])
         near.append(Near(*keys, *texts, bool(labels[place]), float(similarity[place])))
     return tuple(near)

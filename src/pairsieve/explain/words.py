@@ -9,10 +9,12 @@ from pairsieve.visible import visible
 
 if TYPE_CHECKING:
     from pairsieve.explain import AtScore, Explanation, Standing, Word
+    from pairsieve.explain.fields import ComparedField
 
 BOLD, DIM, GREEN, RED, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[31m", "\x1b[0m"
 BAR = 20  # letters of the longest bar
 SHOWN = 400  # letters of a text
+WIDEST = 32  # letters of a field's value
 
 
 def words_of(found: Explanation, colour: bool = False) -> str:
@@ -50,6 +52,8 @@ def words_of(found: Explanation, colour: bool = False) -> str:
         lines.append(_asked_words(found.asked))
     elif found.truth is None:
         lines.append("Nobody was asked about it.")
+    if found.fields:
+        lines += ["", "Field by field:", *_field_table(found.fields)]
     lines += ["", "What the cosine loses without a word of text 1 or 2 (minus: what it gains):"]
     lines += _bars(found, ink)
     if found.near:
@@ -100,6 +104,23 @@ def _bars(found: Explanation, ink: Any) -> list[str]:
         code = GREEN if word.loss >= 0 else RED
         lines.append(f"  {side}  {visible(word.text, 32):<{width}}  {word.loss:+.3f}  {ink(bar, code)}")
     return lines
+
+
+def _field_table(fields: Sequence[ComparedField]) -> list[str]:
+    """Name, both values and how alike these are, one field a line."""
+
+    def cell(words: str) -> str:
+        words = visible(words) or "–"
+        return words if len(words) <= WIDEST else f"{words[: WIDEST - 1]}…"
+
+    rows = [("field", "text 1", "text 2", "alike")]
+    for each in fields:
+        figure = "" if each.alike is None or each.alike == 1 else f"{each.alike:.2f}  "
+        rows.append((cell(each.name), cell(each.left), cell(each.right), f"{figure}{each.words}"))
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return [
+        "  " + "  ".join(f"{words:<{width}}" for words, width in zip(row, widths)).rstrip() for row in rows
+    ]
 
 
 def _marked(text: str, words: Sequence[Word], colour: bool) -> str:

@@ -243,10 +243,14 @@ def _place(campaign: Place, split: str | None) -> SplitLedger:
 
 def _questions(place: SplitLedger, ids: Ids) -> list[Question]:
     from pairsieve.pairs import pair_rows
+    from pairsieve.tasks.joined import without_gaps
 
     left, right = place.split.left, place.split.right
     rows = zip(*(side.tolist() for side in pair_rows(ids)))
-    return [Question(left.keys[a], right.keys[b], left.texts[a], right.texts[b]) for a, b in rows]
+    return [
+        Question(left.keys[a], right.keys[b], without_gaps(left.texts[a]), without_gaps(right.texts[b]))
+        for a, b in rows
+    ]
 
 
 def _asked(place: SplitLedger) -> AskedPairs:

@@ -241,12 +241,16 @@ def _write_to_verify(
     from pairsieve.contracts import generator_for
     from pairsieve.measure import to_verify
     from pairsieve.pairs import pair_rows
+    from pairsieve.tasks.joined import without_gaps
 
     threshold = float(curve.thresholds[curve.at_recall(at_recall)])
     rng = generator_for(seed, 0, "verify")
     drawn = to_verify(sample, scores, threshold, MOST_TO_VERIFY, MOST_TO_VERIFY, rng)
     left, right = (side.tolist() for side in pair_rows(np.sort(np.concatenate([drawn.near, drawn.random]))))
-    texts = [measured.left.texts[row] for row in left], [measured.right.texts[row] for row in right]
+    texts = [
+        [without_gaps(side.texts[row]) for row in rows]
+        for side, rows in ((measured.left, left), (measured.right, right))
+    ]
     columns = {"left": left, "right": right, "left_text": texts[0], "right_text": texts[1]}
     types = {"left": "int64", "right": "int64", "left_text": "string", "right_text": "string"}
     with write_errors("the pairs", out, "Choose another `to_verify`"):

@@ -11,6 +11,7 @@ from pairsieve.matches.clusters import guarded_clusters
 from pairsieve.matches.merging import free_name, record_fields
 from pairsieve.pairs import Ids, Rows, ScoredPairs, is_member
 from pairsieve.tasks import Collection
+from pairsieve.tasks.joined import without_gaps
 
 if TYPE_CHECKING:
     from pairsieve.matches.find import ListOptions
@@ -34,7 +35,7 @@ def group_columns(
     rows = order.tolist()
     own: dict[str, Sequence[Any]] = {"key": [texts.keys[row] for row in rows]}
     if options.texts:
-        own["text"] = [texts.texts[row] for row in rows]
+        own["text"] = [without_gaps(texts.texts[row]) for row in rows]
     found: dict[str, Sequence[Any]] = {
         "cluster": number[group[order]].tolist(),
         "size": size[group[order]].tolist(),

@@ -25,6 +25,7 @@ from pairsieve.pairs import Ids, ScoredPairs, Scores, is_member, pair_rows
 from pairsieve.progress import tracked
 from pairsieve.tables import read_rows, table_suffix, table_writer
 from pairsieve.tasks import Split
+from pairsieve.tasks.joined import without_gaps
 
 BAND = 4_000_000  # pairs of a band, unless more share one fine step of scores
 ROWS_AT_ONCE = 100_000  # rows turned into keys and texts together
@@ -173,8 +174,8 @@ def write_list(
                     "right": [split.right.keys[row] for row in right],
                 }
                 if texts:
-                    columns["left_text"] = [split.left.texts[row] for row in left]
-                    columns["right_text"] = [split.right.texts[row] for row in right]
+                    columns["left_text"] = [without_gaps(split.left.texts[row]) for row in left]
+                    columns["right_text"] = [without_gaps(split.right.texts[row]) for row in right]
                 columns["score"] = [None if np.isneginf(score) else score for score in scores.tolist()]
                 labelled = is_member(ids, known.matches)
                 unknown = np.full(len(ids), np.nan) if probability is None else probability(scores)

@@ -31,6 +31,7 @@ from pairsieve.scan import Scan
 from pairsieve.search import ExactSearch
 from pairsieve.settings import SEALED
 from pairsieve.tasks import Split
+from pairsieve.tasks.joined import without_gaps
 from pairsieve.tasks.task import shared_pairs
 
 if TYPE_CHECKING:
@@ -349,9 +350,9 @@ def _shown(
     return tuple(
         ShownPair(
             split.left.keys[a],
-            split.left.texts[a],
+            without_gaps(split.left.texts[a]),
             split.right.keys[b],
-            split.right.texts[b],
+            without_gaps(split.right.texts[b]),
             score,
             None if np.isnan(chance) else chance,
             rank(score),

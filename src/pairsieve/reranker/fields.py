@@ -99,7 +99,7 @@ def find_layout(left: Collection, right: Collection) -> Layout:
     with just these values, else one of its own whose kind is guessed from the values.
     """
     sides = [left] if left is right else [left, right]
-    found = [_columns(side) for side in sides]
+    found = [columns_of(side) for side in sides]
     if not all(found):
         return NO_FIELDS
     names = [[name for name, _ in columns] for columns in found]
@@ -115,11 +115,13 @@ def find_layout(left: Collection, right: Collection) -> Layout:
     return Layout(tuple(fields[:MOST_FIELDS]), values)
 
 
-def _columns(side: Collection) -> list[tuple[str, str]]:
+def columns_of(side: Collection) -> list[tuple[str, str]]:
     """Name and kind of each place in the texts of a side; empty where these have no places in common."""
+    count = len(taken_apart(side.texts[0])) if side.texts else 0
+    if count < 2:
+        return []
     rows = [taken_apart(text) for text in side.texts]
-    count = len(rows[0]) if rows else 0
-    if count < 2 or any(len(row) != count for row in rows):
+    if any(len(row) != count for row in rows):
         return []
     values = [list(column) for column in zip(*rows)]
     named: dict[int, str] = {}
@@ -208,7 +210,7 @@ def compare_dense(
     missing = np.isnan(left).any(axis=1) | np.isnan(right).any(axis=1)
     one, other = np.nan_to_num(left), np.nan_to_num(right)
     if kind == "place":
-        apart, most = _kilometres(one, other), 20_000.0
+        apart, most = kilometres(one, other), 20_000.0
     elif kind.endswith("date"):
         apart, most = np.abs(one - other)[:, 0], 36_525.0
     else:
@@ -220,7 +222,7 @@ def compare_dense(
     return near, equal
 
 
-def _kilometres(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+def kilometres(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
     """Great-circle distances (n,) of latitudes and longitudes (n, 2) in degrees, by the haversine formula."""
     a, b = np.radians(one), np.radians(other)
     part = np.sin((b - a) / 2) ** 2

@@ -27,11 +27,13 @@ from pairsieve.contracts import Answer
 from pairsieve.errors import InputError, LedgerError, LedgerUnavailable, PairsieveError
 from pairsieve.http.errors import log_seldom
 from pairsieve.ledger.names import RESERVED, person_name
+from pairsieve.tasks.joined import without_gaps
 from pairsieve.transitivity import Contradiction
 from pairsieve.web import disagreements
 from pairsieve.web.answer_cache import WORDS, AnswerCache
 from pairsieve.web.guideline import Guideline
 from pairsieve.web.predictions import Predictions
+from pairsieve.web.records import find_columns
 
 LEASE_SECONDS = 180.0  # without a sign of life for so long, a person's pairs go to others
 PAGE = "page"  # the ledger's `source` of what people say here
@@ -82,6 +84,7 @@ class LabellingSession:
         self._reading = False
         self._server = secrets.token_hex(4)  # versions count from here; after a restart they begin anew
         self._split = self.place.split  # reads the texts now, not at the first click
+        self._columns = find_columns(self._split.left, self._split.right)
         self._cache.install(*self._cache.read())
 
     # ── what to ask ─────────────────────────────────────────────────────────────────────────────
@@ -146,9 +149,15 @@ class LabellingSession:
             shown |= {"why": question.why, **(self._predictions.of(pair) if self.place.own else {})}
         return shown
 
-    def _texts(self, pair: int) -> dict[str, dict[str, str]]:
+    def _texts(self, pair: int) -> dict[str, Any]:
+        """Keys and texts of both sides; of records also `rows`, their values column by column."""
         sides = ("left", self._split.left, pair >> 32), ("right", self._split.right, pair & 0xFFFF_FFFF)
-        return {name: {"key": side.keys[row], "text": side.texts[row]} for name, side, row in sides}
+        texts = [side.texts[row] for _, side, row in sides]
+        shown: dict[str, Any] = {
+            name: {"key": side.keys[row], "text": without_gaps(text)}
+            for (name, side, row), text in zip(sides, texts)
+        }
+        return {**shown, "rows": self._columns.rows(*texts)} if self._columns.names else shown
 
     # ── answers ─────────────────────────────────────────────────────────────────────────────────
 

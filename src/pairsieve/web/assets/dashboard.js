@@ -2,6 +2,7 @@
 
 import { api, byId, later, make } from "/static/common.js";
 import { bars, Figure, fillTable, lines } from "/static/charts.js";
+import { drawPair } from "/static/pairs.js";
 
 const count = (value) => value.toLocaleString("en");
 const percent = (value) => `${(100 * value).toFixed(value && value < 0.1 ? 1 : 0)} %`;
@@ -127,9 +128,7 @@ function drawModels(data) {
 }
 
 const pairCard = (pair, words) => make("article", { class: "dispute" },
-  make("div", { class: "pair" },
-    make("div", { class: "text" }, make("h3", {}, pair.left.key), make("p", {}, pair.left.text)),
-    make("div", { class: "text" }, make("h3", {}, pair.right.key), make("p", {}, pair.right.text))),
+  make("div", { class: "pair" }, ...drawPair(pair, Boolean(pair.rows), "h3")),
   make("p", { class: "hint" }, words));
 
 /** A few cards, the others behind a click; drawn again only if they changed, so that what is open stays open. */

@@ -1,18 +1,44 @@
-// Which words of two texts differ? The longest common subsequence of words, without regard to case.
+// Which words or letters of two texts differ? Their longest common subsequence, without regard to case.
 
 const MOST_CELLS = 400_000; // beyond this: words that the other text does not have at all
 const LEAST_COMMON = 0.2; // with less in common, marking everything would say nothing
+const SHORT = 60; // letters of a value that may be compared letter by letter
 
 const pieces = (text) => text.match(/\s+|[\p{L}\p{N}\p{M}]+|[^\s\p{L}\p{N}\p{M}]/gu) || [];
+const letters = (text) => text.match(/\P{M}\p{M}*|\p{M}+/gu) || []; // an accent stays with its letter
 const isWord = (piece) => !/^\s/.test(piece);
+const words = (all) => all.filter(isWord).map((word) => word.toLowerCase());
+const whole = (left, right, differs) => [[[left, differs]], [[right, differs]]];
 
 /** Two lists of [text, differs], one per side, whose texts joined are the given texts. */
 export function difference(left, right) {
+  return byWords(left, right) ?? whole(left, right, false);
+}
+
+/** As `difference`, of two values of one field. Short values that share few words are compared letter by
+ * letter; with few letters in common they are marked whole. */
+export function valueDifference(left, right) {
+  if (Math.max(left.length, right.length) > SHORT) return difference(left, right);
+  const [x, y] = [letters(left), letters(right)];
+  return byWords(left, right) ?? compared(x, y, Math.max(x.length, y.length) / 2) ?? whole(left, right, true);
+}
+
+/** Whether two texts have the same words and marks in the same order, without regard to case and blanks. */
+export function sameWords(left, right) {
+  return words(pieces(left)).join(" ") === words(pieces(right)).join(" ");
+}
+
+function byWords(left, right) {
   const [a, b] = [pieces(left), pieces(right)];
-  const [x, y] = [a, b].map((side) => side.filter(isWord).map((word) => word.toLowerCase()));
+  return compared(a, b, LEAST_COMMON * Math.min(words(a).length, words(b).length));
+}
+
+/** What of two lists of pieces differs; null where fewer than `least` are common. */
+function compared(a, b, least) {
+  const [x, y] = [words(a), words(b)];
   const [inLeft, inRight] = x.length * y.length <= MOST_CELLS ? common(x, y) : shared(x, y);
   const kept = inLeft.filter(Boolean).length;
-  if (kept < LEAST_COMMON * Math.min(x.length, y.length)) return [[[left, false]], [[right, false]]];
+  if (kept < least) return null;
   return [runs(a, inLeft), runs(b, inRight)];
 }
 

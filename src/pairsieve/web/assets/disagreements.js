@@ -1,7 +1,7 @@
 // What waits for somebody's decision: pairs on which people disagree, and answers that cannot all be right.
 
 import { api, byId, make, newToken } from "/static/common.js";
-import { difference } from "/static/diff.js";
+import { drawPair } from "/static/pairs.js";
 
 const WORDS = { match: "Match", "no match": "No match", unsure: "Unsure" };
 const votesOf = (pair) => pair.votes.map(({ who, label }) => `${who}: ${label}`).join(", ");
@@ -39,8 +39,6 @@ export class Disagreements {
 
   /** One pair with its texts, what was said of it, and the three answers; `pair.label` is the one that counts. */
   pair(pair, words) {
-    const [left, right] = difference(pair.left.text, pair.right.text).map((side) =>
-      side.map(([text, differs]) => (differs ? make("mark", {}, text) : text)));
     const buttons = Object.keys(WORDS).map((label) => {
       const button = make("button", { type: "button", class: `small ${label.replace(" ", "-")}`, "data-decides": `${pair.pair} ${label}` }, WORDS[label]);
       if (pair.label) button.setAttribute("aria-pressed", String(pair.label === label));
@@ -48,9 +46,7 @@ export class Disagreements {
       return button;
     });
     return make("article", { class: "dispute", "aria-label": `${pair.left.key} and ${pair.right.key}` },
-      make("div", { class: "pair" },
-        make("div", { class: "text" }, make("h3", {}, pair.left.key), make("p", {}, ...left)),
-        make("div", { class: "text" }, make("h3", {}, pair.right.key), make("p", {}, ...right))),
+      make("div", { class: "pair" }, ...drawPair(pair, true, "h3")),
       make("p", { class: "hint" }, words),
       make("div", { class: "row", role: "group", "aria-label": `Decide: ${pair.left.key} and ${pair.right.key}` }, make("span", {}, "It is:"), ...buttons));
   }

@@ -3,8 +3,8 @@
 
 import { api, byId, later, make, newToken, recall, remember } from "/static/common.js";
 import { Disagreements } from "/static/disagreements.js";
-import { difference } from "/static/diff.js";
 import { Outbox } from "/static/outbox.js";
+import { differences, drawPair } from "/static/pairs.js";
 
 const USUAL_KEYS = { match: "y", "no match": "n", unsure: "u", skip: "s", undo: "z" };
 const WORDS = { match: "Match", "no match": "No match", unsure: "Unsure", skip: "Skip", undo: "Undo" };
@@ -111,7 +111,7 @@ async function fetchPairs() {
     held.push(...fresh);
     if (wasEmpty) draw();
     else drawProgress();
-    fresh.forEach(marked);
+    fresh.forEach(differences);
   } catch (error) {
     say(error.message);
     if (error.status === 400) changeName(error.message);
@@ -140,23 +140,12 @@ async function keepWatch() {
 
 // ── drawing ──────────────────────────────────────────────────────────────────────────────────────
 
-function marked(pair) {
-  pair.marked ??= difference(pair.left.text, pair.right.text);
-  return pair.marked;
-}
-
 function draw() {
   const pair = held[0];
   byId("pair").hidden = byId("answering").hidden = byId("question").hidden = !pair;
   byId("waiting").hidden = Boolean(pair);
   if (pair) {
-    const sides = showDifferences ? marked(pair) : [[[pair.left.text, false]], [[pair.right.text, false]]];
-    for (const [at, side] of ["left", "right"].entries()) {
-      byId(`${side}-key`).textContent = pair[side].key;
-      byId(`${side}-text`).replaceChildren(
-        ...sides[at].map(([text, differs]) => (differs ? make("mark", {}, text) : text)),
-      );
-    }
+    byId("pair").replaceChildren(...drawPair(pair, showDifferences, "h2"));
     byId("pair").dataset.pair = pair.pair;
     requestAnimationFrame(reachable);
   } else drawWaiting();
@@ -168,9 +157,9 @@ function draw() {
   drawProgress();
 }
 
-/** A text too long for its box can be scrolled with the keyboard: Tab leads to it. */
+/** What is too long for its box can be scrolled with the keyboard: Tab leads to it. */
 function reachable() {
-  for (const text of document.querySelectorAll("#pair .text")) {
+  for (const text of byId("pair").children) {
     if (text.scrollHeight > text.clientHeight) text.tabIndex = 0;
     else text.removeAttribute("tabindex");
   }
