@@ -43,6 +43,7 @@ from experiments.weak_start import (
     make_weak_start,
     mask_tokens,
     read_provenance,
+    start_name,
     training_texts,
 )
 from pairsieve.errors import InputError, SettingsError
@@ -124,7 +125,7 @@ def test_no_steps_leave_the_encoder_as_it_was_and_layers_can_be_cut(
     (same,) = make_weak_start(source, [task], Plan(steps=0), SMALL, tmp_path / "same")
     assert (encoder_named(same, 32, device="cpu").embed(texts) == source.embed(texts)).all()
     (cut,) = make_weak_start(source, [task], Plan(steps=0), replace(SMALL, layers=1), tmp_path / "cut")
-    assert cut.name == "weak-tiny-bert-1layers-0"
+    assert cut.name == "tiny-bert-1layers"
     assert encoder_named(cut, 32, device="cpu").config["num_hidden_layers"] == 1
     assert np.abs(encoder_named(cut, 32, device="cpu").embed(texts) - source.embed(texts)).max() > 1e-3
     with pytest.raises(SettingsError, match="layers 9"):
@@ -133,6 +134,13 @@ def test_no_steps_leave_the_encoder_as_it_was_and_layers_can_be_cut(
         make_weak_start(
             encoder_named(tiny_encoder, 32, "query: ", device="cpu"), [task], Plan(steps=0), SMALL, tmp_path
         )
+
+
+def test_a_start_is_named_by_layers_steps_and_seed(tiny_encoder: Path) -> None:
+    encoder = encoder_named(tiny_encoder, 32, device="cpu")
+    assert start_name(encoder, SMALL, 20) == "weak-tiny-bert-20"
+    assert start_name(encoder, replace(SMALL, seed=1), 20) == "weak-tiny-bert-20-seed1"
+    assert start_name(encoder, replace(SMALL, layers=1), 20) == "weak-tiny-bert-1layers-20"
 
 
 # ── runs from starts ────────────────────────────────────────────────────────────────────────────
@@ -159,6 +167,30 @@ def test_jobs_are_ordered_after_what_they_depend_on() -> None:
     assert jobs[0].words == "plan=paper task=wikiqa start=weak seeds=2 strategies=stratified-match"
     with pytest.raises(InputError, match="plan="):
         parse_job("plan=unknown task=a start=b")
+
+
+def test_collected_data_is_bought_first_and_only_a_concatenation_model_has_a_sample() -> None:
+    jobs = parse_job("plan=collected task=/a/wikiqa start=/b/weak strategies=static near=5 random=200")
+    ordered = in_order([*jobs, *parse_job("plan=strength task=/a/wikiqa start=/b/weak strategies=static")])
+    found = [(job.run.model, job.run.strategy, job.near, job.random) for job in ordered]
+    usual = (100, 1_000_000)
+    assert found == [("untrained", "", *usual), ("cosine", "static", *usual), ("concat", "static", 5, 200)]
+    assert jobs[-1].words.endswith("near=5 random=200")
+
+
+def test_rows_of_cut_layers_name_the_encoder_that_was_cut(
+    tmp_path: Path, tiny_encoder: Path, two: Path
+) -> None:
+    source = encoder_named(tiny_encoder, 32, device="cpu")
+    cut = replace(SMALL, layers=1, seed=3)
+    (start,) = make_weak_start(source, [load_task(two)], Plan(steps=0), cut, tmp_path / "starts")
+    assert start.name == "tiny-bert-1layers"
+    jobs = parse_job(f"plan=untrained task={two} start={start}")
+    assert run_jobs(jobs, Options(tmp_path / "out", tmp_path / "results", "cpu")) == []
+    rows = read_start_rows(tmp_path / "results")
+    assert {row.start_source_fingerprint for row in rows} == {source.fingerprint}
+    assert source.fingerprint not in {row.encoder_fingerprint for row in rows}
+    assert {(row.start_layers, row.start_steps, row.start_texts) for row in rows} == {(1, 0, 0)}
 
 
 def test_rows_carry_the_start_and_a_second_run_trains_nothing(
