@@ -111,8 +111,10 @@ PLANS: dict[str, Callable[[Schedule, int], list[Run]]] = {
     ],
     "untrained": lambda schedule, seed: [],
 }
-_KEYS = ("plan", "task", "start", "seeds", "first_seed", "first_batch", "rounds", "strategies")
-_KEYS += ("near", "random")
+_KEYS = (
+    *("plan", "task", "start", "seeds", "first_seed", "first_batch", "rounds", "strategies"),
+    *("near", "random"),
+)
 
 
 def parse_job(words: str) -> list[Job]:
