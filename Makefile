@@ -36,6 +36,7 @@ check: install         ## style, types, layers
 docs: install          ## docs/cli.md and docs/settings.md from the code, the other pages from stored results
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m experiments page
+	$(BIN)/python -m experiments.paper_start --page docs/paper.md
 	$(BIN)/python -m experiments.bench.performance
 	$(BIN)/python -m experiments.bench.promises_page
 	$(BIN)/python -m experiments.bench.strangers --page

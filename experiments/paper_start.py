@@ -1,10 +1,12 @@
-"""The paper's Tables 2 to 5 from a weak start beside the paper's figures, printed from stored rows.
+"""The paper's Tables 2 to 6 from a weak start beside the paper's figures, printed from stored rows.
 
-    python -m experiments.paper_start [--results FOLDER] [--figure FILE.png] [--json]
+    python -m experiments.paper_start [--results FOLDER] [--json]
+    python -m experiments.paper_start --page docs/paper.md
 
 One table of strategies for each task and start, with the steps of the paper's order checked against their
 standard errors; learning curves; concatenation models; and the gain of uncertainty sampling over static
-retrieval from starts of several strengths.
+retrieval from starts of several strengths. --page writes them with two pictures and the written notes;
+nothing is trained for it.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pathlib import Path
 
 from experiments import paper
 from experiments.aggregate import STRATEGY_ORDER, Mean, mean_of
+from experiments.definitions import ALL_STATED
 from experiments.start_runs import RESULTS, StartRow, read_start_rows
 from experiments.tables import Table
 from pairsieve.measure.figures import digits
@@ -73,7 +76,7 @@ class Start:
 
     def __init__(self, rows: Sequence[StartRow]) -> None:
         self.rows, self.task, self.name = list(rows), rows[0].task, rows[0].encoder
-        self.steps = rows[0].start_steps
+        self.steps, self.layers = rows[0].start_steps, rows[0].start_layers
         self.paper_task = paper.counterpart(self.task).task
 
     def schedules(self) -> list[str]:
@@ -100,8 +103,18 @@ class Start:
     def zero_labels(self, measure: str, split: str = "test") -> Mean | None:
         return mean_of(self._of("untrained", measure, split))
 
-    def concatenation(self, measure: str) -> Mean | None:
-        return mean_of(self._of("concat", measure, "test"))
+    def concatenation(self, measure: str, strategy: str = ALL_STATED) -> Mean | None:
+        """Of models of both texts at once, trained on all stated pairs, or on what a strategy bought."""
+        return mean_of(row for row in self._of("concat", measure, "test") if row.strategy == strategy)
+
+    def pairs(self) -> tuple[int, int]:
+        """Positives and all pairs of the test split, where a concatenation model's sample says them."""
+        rows = [row for row in self._of("concat", AP, "test") if row.method.startswith("estimated: ")]
+        zero = self._of("untrained", AP, "test")
+        if not rows or not zero:
+            return 0, 0
+        positives = rows[0].method.removeprefix("estimated: ").split(" ")[0]
+        return int(positives.replace(",", "")), zero[0].n
 
     def _of(self, model: str, measure: str, split: str) -> list[StartRow]:
         wanted = (model, measure, split, "distinct")
@@ -110,16 +123,27 @@ class Start:
     def notes(self, rows: Iterable[StartRow] = ()) -> tuple[str, ...]:
         """The start, what differs from the paper, and the commands."""
         first = self.rows[0]
-        start = f"Start: {first.start_source} as it came, without prefixes."
+        kept = f", its first {first.start_layers} layers" if first.start_layers else ""
+        start = f"Start: {first.start_source}{kept or ' as it came'}, without prefixes"
         if first.start_steps:
             start = (
-                f"Start: {first.start_source} after {first.start_steps:,} steps of masked language modelling "
-                f"on {first.start_texts:,} unlabelled texts, seed {first.start_seed} "
-                f"(`{first.start_command}`)."
+                f"Start: {first.start_source}{kept} after {first.start_steps:,} steps of masked language "
+                f"modelling on {first.start_texts:,} unlabelled texts, seed {first.start_seed}"
             )
-        commands = sorted({row.source for row in (list(rows) or self.rows)})
-        made = "Made by " + "; ".join(f"`{command}`" for command in commands) + f" ({first.device})."
-        return (start, paper.differences(self.task, self.name, "full"), made)
+        start += f" (`{first.start_command}`)." if first.start_command else "."
+        return (start, paper.differences(self.task, self.name, "full"), made_by(list(rows) or self.rows))
+
+
+def made_by(rows: Iterable[StartRow]) -> str:
+    """The commands that gave the figures, with their seeds and device."""
+    seeds: dict[tuple[str, str], set[int]] = {}
+    for row in rows:
+        seeds.setdefault((row.source, row.device), set()).add(row.seed)
+    words = [
+        f"`{source}` ({device}, seed{'s' * (len(of) > 1)} {', '.join(map(str, sorted(of)))})"
+        for (source, device), of in sorted(seeds.items())
+    ]
+    return "Made by " + "; ".join(words) + "."
 
 
 def starts_of(rows: Sequence[StartRow]) -> list[Start]:
@@ -161,7 +185,8 @@ def strategies_table(start: Start, schedule: str, labels: int | None = None) -> 
         lines.append(line)
     title = f"{start.task} from {start.name}: test split, all pairs, exact, after {at:,} labels"
     budget = [f"The paper's figures are after {paper.BUDGETS[start.paper_task]:,} labels."] if beside else []
-    notes = (*budget, *start.notes(row for row in start.rows if row.schedule == schedule))
+    shown = [row for row in start.rows if (row.model, row.schedule) == ("cosine", schedule)]
+    notes = (*budget, *start.notes(shown))
     return Table(title, tuple(head), tuple(map(tuple, lines)), notes)
 
 
@@ -222,20 +247,82 @@ def _efficiency(aps: dict[Variant, dict[int, Mean]]) -> str:
 
 def concatenation_table(start: Start) -> Table | None:
     """Table 2: a model of both texts at once, trained on all stated pairs, over all pairs."""
-    measures = ("balanced_clean_map", "balanced_f1", P20, AP)
-    if start.task != "wikiqa" or start.concatenation(AP) is None:
-        return None
+    claim = "balanced_clean_map" if start.concatenation("balanced_clean_map") else "balanced_accuracy"
+    measures = (claim, "balanced_f1", P20, AP)
     means = [start.concatenation(measure) for measure in measures]
-    seeds = str(means[-1].seeds) if means[-1] else "-"
-    lines = [(f"{start.name}, both texts at once", seeds, *(_text(mean) for mean in means))]
+    if means[-1] is None:
+        return None
+    lines = [(f"{start.name}, both texts at once", str(means[-1].seeds), *(_text(mean) for mean in means))]
+    positives, pairs = start.pairs()
+    accuracy = start.concatenation("balanced_accuracy")
+    found = [row for row in start.rows if (row.model, row.measure, row.split) == ("concat", claim, "test")]
+    notes = []
+    if claim == "balanced_accuracy" and accuracy and found and positives:
+        share = positives / found[0].n  # of the stated pairs
+        chance = digits(positives / pairs)
+        always = (f"{share:.4f}", f"{2 * share / (1 + share):.4f}", chance, chance)
+        lines.append(("chance: every pair a match", "-", *always))
+        if abs(accuracy.value - share) < 5e-5:
+            notes.append(
+                "The accuracy is that of calling every stated pair a match, and AP is close to chance: this "
+                "model did not learn to tell pairs apart. The cause was not looked into."
+            )
     for (task, model), figures in paper.CONCATENATION.items():
         if task == start.paper_task:
             lines.append((f"paper: {model}", "3", *(f"{value:.3f}" for value in figures)))
-    head = ("model", "seeds", "clean MAP", "F1", "P@R20", "AP")
+    name = "clean MAP" if claim == "balanced_clean_map" else "accuracy"
+    head = ("model", "seeds", name, "F1", "P@R20", "AP")
     title = (
         f"{start.task} from {start.name}: models of both texts, all stated pairs; P@R20, AP over all pairs"
     )
-    return Table(title, head, tuple(lines), start.notes(r for r in start.rows if r.model == "concat"))
+    of = [row for row in start.rows if (row.model, row.strategy) == ("concat", ALL_STATED)]
+    return Table(title, head, tuple(lines), (*notes, *_sample(of), *start.notes(of)))
+
+
+def collected_table(start: Start) -> Table | None:
+    """Table 6: what a cosine model's campaign bought, given to a model of both texts at once."""
+    bought = [v for s in start.schedules() for v in start.variants(s) if v.recipe == "paper"]
+    lines, notes, of = [], [], []
+    for variant in bought:
+        rows = [
+            row
+            for row in start.rows
+            if row.model == "concat" and Variant(row.strategy, row.recipe, row.schedule) == variant
+        ]
+        ap, p20 = (start.concatenation(measure, variant.strategy) for measure in (AP, P20))
+        if not rows or ap is None or p20 is None:
+            continue
+        labels = rows[0].labels
+        cosine = [start.by_labels(variant, measure).get(labels) for measure in (AP, P20)]
+        unusable = ap.value == 0 < ap.high
+        if unusable:
+            notes.append(
+                f"{variant.strategy}: no AP of the concatenation model is given. Its estimate from this "
+                f"sample is clipped at 0, with an interval up to {digits(ap.high)}; that of P@R20 is narrow."
+            )
+        line = [variant.name, str(ap.seeds), *map(_text, cosine), "-" if unusable else ap.text(), p20.text()]
+        for known in (paper.STRATEGIES, paper.COLLECTED):
+            figures = known.get((paper.QQP, variant.strategy))
+            line += [f"{figures[1]:.3f}", f"{figures[0]:.3f}"] if figures else ["-", "-"]
+        lines.append(tuple(line))
+        of += [r for r in start.rows if Variant(r.strategy, r.recipe, r.schedule) == variant]
+    if not lines:
+        return None
+    models = ("cosine", "concatenation")
+    head = ["data bought by", "seeds", *(f"{model}: {name}" for model in models for name in ("AP", "P@R20"))]
+    head += [f"paper, QQP, {model}: {name}" for model in models for name in ("AP", "P@R20")]
+    title = (
+        f"{start.task} from {start.name}: bought data given to the other model, all pairs of the test split"
+    )
+    theirs = "The paper reports QQP only, with 232,100 labels: its figures are of other data."
+    return Table(title, tuple(head), tuple(lines), (*notes, theirs, *_sample(of), *start.notes(of)))
+
+
+def _sample(rows: Iterable[StartRow]) -> list[str]:
+    """How the all-pairs figures of a concatenation model were estimated."""
+    wanted = ("concat", AP, "distinct")
+    of = sorted({row.method for row in rows if (row.model, row.measure, row.counting) == wanted})
+    return [f"P@R20 and AP of a concatenation model are {'; or '.join(of)}."] if of else []
 
 
 @dataclass(frozen=True)
@@ -275,45 +362,25 @@ def strengths(starts: Sequence[Start]) -> list[Strength]:
 def strength_table(found: Sequence[Strength]) -> Table | None:
     if len(found) < 2:
         return None
-    head = ["task", "start", "steps", "labels", "no labels: AP", "seeds"]
+    head = ["task", "start", "steps", "layers", "labels", "no labels: AP", "seeds"]
     head += ["static: AP", "uncertainty: AP", "uncertainty minus static"]
     lines = []
-    for one in found:
+    for one in sorted(found, key=lambda one: (one.start.task != "wikiqa", one.zero.value)):
         seeds = sorted({one.static.seeds, one.uncertainty.seeds})
-        line = [one.start.task, one.start.name, f"{one.start.steps:,}", f"{one.labels:,}", _text(one.zero)]
-        line += ["/".join(map(str, seeds)), _text(one.static), _text(one.uncertainty), one.gain.text()]
+        line = [one.start.task, one.start.name, f"{one.start.steps:,}", str(one.start.layers or "all")]
+        line += [f"{one.labels:,}", _text(one.zero), "/".join(map(str, seeds))]
+        line += [_text(one.static), _text(one.uncertainty), one.gain.text()]
         lines.append(tuple(line))
     title = "Uncertainty sampling minus static retrieval, by the strength of the start (test split)"
     fallen = [f"{one.start.task} from {one.start.name}" for one in found if one.collapsed]
     words = "Training collapsed in the last round, to less than the start had without labels: "
-    return Table(title, tuple(head), tuple(lines), (words + ", ".join(fallen) + ".",) if fallen else ())
-
-
-def draw_strengths(found: Sequence[Strength], path: Path) -> None:
-    """Uncertainty minus static against the AP without labels; collapsed runs are counted, not drawn."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-    for marker, task in zip("osD^", dict.fromkeys(one.start.task for one in found)):
-        points = [one for one in found if one.start.task == task and not one.collapsed]
-        x, y = [one.zero.value for one in points], [one.gain.value for one in points]
-        errors = [one.gain.error if math.isfinite(one.gain.error) else 0.0 for one in points]
-        axes.errorbar(x, y, yerr=errors, fmt=marker, capsize=3, label=f"{task}, {points[0].labels:,} labels")
-        for one, *place in zip(points, x, y):
-            label = f"{one.start.steps:,}" if one.start.steps else one.start.name
-            axes.annotate(label, place, xytext=(4, 3), textcoords="offset points", size=6)
-    axes.axhline(0, color="grey", linewidth=0.8)
-    axes.set_xscale("log")
-    missing = sum(one.collapsed for one in found)
-    note = f"; {missing} collapsed run not drawn" if missing else ""
-    axes.set_xlabel(f"test AP without labels (points: steps of masked language modelling{note})", size=8)
-    axes.set_ylabel("AP: uncertainty minus static")
-    axes.legend()
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    notes = [words + ", ".join(fallen) + "."] if fallen else []
+    commands = {row.start_command: None for one in found for row in one.start.rows[:1] if row.start_command}
+    notes.append("The starts: " + "; ".join(f"`{command}`" for command in commands) + ".")
+    shown = {("cosine", "paper", strategy) for strategy in ("static", "uncertainty")}
+    of = [row for one in found for row in one.start.rows if row.schedule.startswith(PAPER_BATCHES)]
+    notes.append(made_by(row for row in of if (row.model, row.recipe, row.strategy) in shown))
+    return Table(title, tuple(head), tuple(lines), tuple(notes))
 
 
 def all_tables(rows: Sequence[StartRow]) -> list[Table]:
@@ -324,7 +391,7 @@ def all_tables(rows: Sequence[StartRow]) -> list[Table]:
         for schedule in start.schedules():
             found += [strategies_table(start, schedule), order_table(start, schedule)]
             found.append(curves_table(start, schedule))
-        found.append(concatenation_table(start))
+        found += [concatenation_table(start), collected_table(start)]
     return [table for table in [*found, strength_table(strengths(starts))] if table is not None]
 
 
@@ -344,15 +411,18 @@ def _count(mean: Mean | None) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--results", type=Path, default=RESULTS, help="a folder of rows, or one file")
-    parser.add_argument("--figure", type=Path, help="also draw the strengths of starts")
+    parser.add_argument("--page", type=Path, help="write this page and its pictures instead")
     parser.add_argument("--json", action="store_true", help="print as JSON")
     given = parser.parse_args(arguments)
     rows = read_start_rows(given.results)
     if not rows:
         raise SystemExit(f"{given.results}: no rows. Run: python -m experiments.start_runs")
+    if given.page:
+        from experiments.paper_start_page import write_page
+
+        print("\n".join(map(str, write_page(rows, given.page))))
+        return
     tables = all_tables(rows)
-    if given.figure:
-        draw_strengths(strengths(starts_of(rows)), given.figure)
     if given.json:
         print(json.dumps([table.as_json() for table in tables], indent=1))
     else:

@@ -19,7 +19,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from experiments.definitions import (
 from experiments.results import SCHEMA, Row
 from experiments.runner import rows_of
 from experiments.runs import execute, finished, summary
-from experiments.setup import Setup
+from experiments.setup import NEARBY, Setup
 from experiments.weak_start import read_provenance
 from pairsieve.errors import InputError, PairsieveError
 from pairsieve.files import locked
@@ -44,6 +44,7 @@ from pairsieve.tables import write_table
 EXPERIMENT = "paper-start"
 RESULTS = Path(__file__).parent / "results" / EXPERIMENT
 ROWS = "rows.parquet"
+RANDOM = 1_000_000  # random negatives that a concatenation model scores
 UNTRAINED = Run(model="untrained")
 
 
@@ -55,7 +56,7 @@ class StartRow(Row):
     start_source_fingerprint: str
     start_steps: int  # of masked language modelling; 0: the encoder as it came
     start_layers: int  # layers that were kept; 0: all
-    start_texts: int
+    start_texts: int  # that it was trained on; 0 where no step was made
     start_seed: int
     start_command: str
 
@@ -67,11 +68,18 @@ class Job:
     task: Path
     start: Path  # an encoder folder
     run: Run
+    near: int = NEARBY  # of a concatenation model's sample; see Setup
+    random: int = RANDOM
     words: str = field(default="", compare=False)  # as asked for, stored as the rows' source
 
     @property
     def name(self) -> str:
         return f"{self.task.name}.{self.start.name}.{self.run.name}"
+
+    def with_run(self, run: Run) -> Job:
+        """Another run of the same task and start; only a concatenation model has a sample."""
+        near, random = (self.near, self.random) if run.model == "concat" else (NEARBY, RANDOM)
+        return replace(self, run=run, near=near, random=random)
 
 
 def _campaigns(variants: Sequence[tuple[str, str]], schedule: Schedule, seed: int) -> list[Run]:
@@ -94,14 +102,27 @@ PLANS: dict[str, Callable[[Schedule, int], list[Run]]] = {
         SMALL_SCHEDULE,
         seed,
     ),
+    # Table 2.
     "concatenation": lambda schedule, seed: [Run(model="concat", strategy=ALL_STATED, seed=seed)],
+    # Table 6: a concatenation model trained on what a cosine model's campaign bought, which is run first.
+    "collected": lambda schedule, seed: [
+        replace(run, model="concat")
+        for run in _campaigns([(name, "paper") for name in PAPER_ORDER[:3]], schedule, seed)
+    ],
     "untrained": lambda schedule, seed: [],
 }
-_KEYS = ("plan", "task", "start", "seeds", "first_seed", "first_batch", "rounds", "strategies")
+_KEYS = (
+    *("plan", "task", "start", "seeds", "first_seed", "first_batch", "rounds", "strategies"),
+    *("near", "random"),
+)
 
 
 def parse_job(words: str) -> list[Job]:
-    """`plan=… task=… start=… [seeds=1] [first_seed=0] [first_batch=2048] [rounds=4] [strategies=a,b]`."""
+    """The runs of `plan=… task=… start=…`.
+
+    Further: `[seeds=1] [first_seed=0] [first_batch=2048] [rounds=4] [strategies=a,b]`, and of the sample that
+    a concatenation model scores `[near=100] [random=1000000]`.
+    """
     given = dict(word.partition("=")[::2] for word in shlex.split(words))
     if given.keys() - set(_KEYS) or given.get("plan") not in PLANS or not {"task", "start"} <= given.keys():
         raise InputError(
@@ -120,7 +141,9 @@ def parse_job(words: str) -> list[Job]:
         planned = PLANS[given["plan"]](schedule, seed)
         chosen = given.get("strategies", "").split(",")
         runs += [run for run in planned if chosen == [""] or run.strategy in chosen]
-    return [Job(task, start, run, named) for run in runs]
+    near, random = int(given.get("near", NEARBY)), int(given.get("random", RANDOM))
+    first_job = Job(task, start, UNTRAINED, near, random, named)
+    return [first_job.with_run(run) for run in runs]
 
 
 def in_order(jobs: Sequence[Job]) -> list[Job]:
@@ -128,22 +151,22 @@ def in_order(jobs: Sequence[Job]) -> list[Job]:
     listed: dict[Job, None] = {}
     for job in jobs:
         for run in (UNTRAINED, *with_dependencies(job.run)):
-            listed.setdefault(Job(job.task, job.start, run, job.words))
+            listed.setdefault(job.with_run(run))
     return list(listed)
 
 
 # ── rows ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def provenance_columns(start: Path) -> dict[str, Any]:
-    """The columns of a row that name the origin of its start."""
+def provenance_columns(start: Path, fingerprint: str) -> dict[str, Any]:
+    """The columns of a row that name the origin of its start; an encoder as it came is its own source."""
     about = read_provenance(start)
     return {
         "start_source": str(about["source"]),
-        "start_source_fingerprint": str(about.get("source_fingerprint", "")),
+        "start_source_fingerprint": str(about.get("source_fingerprint", fingerprint)),
         "start_steps": int(about["steps"]),
         "start_layers": int(about["layers"]),
-        "start_texts": int(about["texts"]),
+        "start_texts": int(about["texts"]) if about["steps"] else 0,
         "start_seed": int(about["seed"]),
         "start_command": str(about["command"]),
     }
@@ -151,11 +174,9 @@ def provenance_columns(start: Path) -> dict[str, Any]:
 
 def result_rows(job: Job, setup: Setup, done: dict[str, Any]) -> list[StartRow]:
     """The rows of a finished run."""
-    columns = provenance_columns(job.start)
+    columns = provenance_columns(job.start, setup.encoder.fingerprint)
     plain = rows_of(experiment_named("strategies"), setup, job.run, done)
     changed = {"experiment": EXPERIMENT, "source": f'python -m experiments.start_runs --job "{job.words}"'}
-    if not columns["start_steps"]:  # the encoder as it came is its own source
-        columns["start_source_fingerprint"] = setup.encoder.fingerprint
     return [StartRow(**(asdict(row) | changed), **columns) for row in plain]
 
 
@@ -203,7 +224,7 @@ class Worker:
     def __init__(self, jobs: Sequence[Job], options: Options, number: int = 0) -> None:
         self.jobs, self.options, self.number = list(jobs), options, number
         self.done: set[Job] = set()
-        self._setups: dict[tuple[Path, Path], Setup] = {}
+        self._setups: dict[tuple[Path, Path, int, int], Setup] = {}
         for folder in ("locks", "failed"):
             (options.out / folder).mkdir(parents=True, exist_ok=True)
 
@@ -254,7 +275,7 @@ class Worker:
             store_rows(path, rows, self.options.out / "locks" / ROWS)
 
     def _setup(self, job: Job) -> Setup:
-        key = (job.task, job.start)
+        key = (job.task, job.start, job.near, job.random)
         if key not in self._setups:
             self._setups[key] = Setup(
                 task_folder=job.task,
@@ -264,6 +285,8 @@ class Worker:
                 right_prefix="",
                 learner=self.options.learner,
                 device=self.options.device,
+                near=job.near,
+                random=job.random,
             )
         return self._setups[key]
 

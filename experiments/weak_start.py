@@ -10,6 +10,7 @@ while it keeps its language. The rate is constant after a warm-up, so that every
 start of its own strength.
 
     OUT/weak-NAME-STEPS/     an encoder folder for `--encoder`, with its provenance in weak_start.json
+                             (--seed 1: weak-NAME-STEPS-seed1; --steps 0 --layers 6: NAME-6layers)
     OUT/weak_start.json      the settings, and the curve: loss and zero-label dev AP of every task by steps
     OUT/checkpoint.pt        weights, optimiser and step; the same command goes on from there
 
@@ -198,12 +199,12 @@ def make_weak_start(
                 say(_in_words(curve[-1]))
                 losses = []
             if step in plan.saved:
-                _save(out / f"weak-{_name(encoder, settings)}-{step}", model, encoder, about, step, curve)
+                _save(out / start_name(encoder, settings, step), model, encoder, about, step, curve)
             if step == plan.steps or (step > first and step % plan.checkpoint_every == 0):
                 _checkpoint(out, about, model, optimiser, step, curve)
             if step < plan.steps:
                 losses.append(_train_step(model, optimiser, vocabulary, tokens, settings, step))
-    return [out / f"weak-{_name(encoder, settings)}-{step}" for step in plan.saved]
+    return [out / start_name(encoder, settings, step) for step in plan.saved]
 
 
 class _Vocabulary:
@@ -291,8 +292,12 @@ def _about(
     }
 
 
-def _name(encoder: Encoder, settings: WeakStartSettings) -> str:
-    return Path(encoder.name).name + (f"-{settings.layers}layers" if settings.layers else "")
+def start_name(encoder: Encoder, settings: WeakStartSettings, step: int) -> str:
+    """A start's folder, by which rows name it; layers cut without a step of training have no seed."""
+    name = Path(encoder.name).name + (f"-{settings.layers}layers" if settings.layers else "")
+    if settings.layers and not step:
+        return name
+    return f"weak-{name}-{step}" + (f"-seed{settings.seed}" if settings.seed else "")
 
 
 def _save(

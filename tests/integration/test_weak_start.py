@@ -1,4 +1,4 @@
-"""Weak starts by masked language modelling, runs from them, and the tables of their rows."""
+"""Weak starts by masked language modelling, and runs from them."""
 
 from __future__ import annotations
 
@@ -12,26 +12,7 @@ import pytest
 import torch
 
 from experiments import start_runs
-from experiments.paper_start import (
-    Gain,
-    all_tables,
-    draw_strengths,
-    order_table,
-    starts_of,
-    strategies_table,
-    strengths,
-)
-from experiments.start_runs import (
-    RESULTS,
-    ROWS,
-    Options,
-    StartRow,
-    in_order,
-    parse_job,
-    read_start_rows,
-    run_jobs,
-    write_start_rows,
-)
+from experiments.start_runs import ROWS, Options, in_order, parse_job, read_start_rows, run_jobs
 from experiments.weak_start import (
     CHECKPOINT,
     PROVENANCE,
@@ -43,6 +24,7 @@ from experiments.weak_start import (
     make_weak_start,
     mask_tokens,
     read_provenance,
+    start_name,
     training_texts,
 )
 from pairsieve.errors import InputError, SettingsError
@@ -124,7 +106,7 @@ def test_no_steps_leave_the_encoder_as_it_was_and_layers_can_be_cut(
     (same,) = make_weak_start(source, [task], Plan(steps=0), SMALL, tmp_path / "same")
     assert (encoder_named(same, 32, device="cpu").embed(texts) == source.embed(texts)).all()
     (cut,) = make_weak_start(source, [task], Plan(steps=0), replace(SMALL, layers=1), tmp_path / "cut")
-    assert cut.name == "weak-tiny-bert-1layers-0"
+    assert cut.name == "tiny-bert-1layers"
     assert encoder_named(cut, 32, device="cpu").config["num_hidden_layers"] == 1
     assert np.abs(encoder_named(cut, 32, device="cpu").embed(texts) - source.embed(texts)).max() > 1e-3
     with pytest.raises(SettingsError, match="layers 9"):
@@ -133,6 +115,13 @@ def test_no_steps_leave_the_encoder_as_it_was_and_layers_can_be_cut(
         make_weak_start(
             encoder_named(tiny_encoder, 32, "query: ", device="cpu"), [task], Plan(steps=0), SMALL, tmp_path
         )
+
+
+def test_a_start_is_named_by_layers_steps_and_seed(tiny_encoder: Path) -> None:
+    encoder = encoder_named(tiny_encoder, 32, device="cpu")
+    assert start_name(encoder, SMALL, 20) == "weak-tiny-bert-20"
+    assert start_name(encoder, replace(SMALL, seed=1), 20) == "weak-tiny-bert-20-seed1"
+    assert start_name(encoder, replace(SMALL, layers=1), 20) == "weak-tiny-bert-1layers-20"
 
 
 # ── runs from starts ────────────────────────────────────────────────────────────────────────────
@@ -159,6 +148,30 @@ def test_jobs_are_ordered_after_what_they_depend_on() -> None:
     assert jobs[0].words == "plan=paper task=wikiqa start=weak seeds=2 strategies=stratified-match"
     with pytest.raises(InputError, match="plan="):
         parse_job("plan=unknown task=a start=b")
+
+
+def test_collected_data_is_bought_first_and_only_a_concatenation_model_has_a_sample() -> None:
+    jobs = parse_job("plan=collected task=/a/wikiqa start=/b/weak strategies=static near=5 random=200")
+    ordered = in_order([*jobs, *parse_job("plan=strength task=/a/wikiqa start=/b/weak strategies=static")])
+    found = [(job.run.model, job.run.strategy, job.near, job.random) for job in ordered]
+    usual = (100, 1_000_000)
+    assert found == [("untrained", "", *usual), ("cosine", "static", *usual), ("concat", "static", 5, 200)]
+    assert jobs[-1].words.endswith("near=5 random=200")
+
+
+def test_rows_of_cut_layers_name_the_encoder_that_was_cut(
+    tmp_path: Path, tiny_encoder: Path, two: Path
+) -> None:
+    source = encoder_named(tiny_encoder, 32, device="cpu")
+    cut = replace(SMALL, layers=1, seed=3)
+    (start,) = make_weak_start(source, [load_task(two)], Plan(steps=0), cut, tmp_path / "starts")
+    assert start.name == "tiny-bert-1layers"
+    jobs = parse_job(f"plan=untrained task={two} start={start}")
+    assert run_jobs(jobs, Options(tmp_path / "out", tmp_path / "results", "cpu")) == []
+    rows = read_start_rows(tmp_path / "results")
+    assert {row.start_source_fingerprint for row in rows} == {source.fingerprint}
+    assert source.fingerprint not in {row.encoder_fingerprint for row in rows}
+    assert {(row.start_layers, row.start_steps, row.start_texts) for row in rows} == {(1, 0, 0)}
 
 
 def test_rows_carry_the_start_and_a_second_run_trains_nothing(
@@ -205,120 +218,3 @@ def test_a_start_that_is_not_there_yet_is_waited_for(tmp_path: Path, two: Path) 
     options = Options(tmp_path / "out", tmp_path / "results", "cpu", until=time.time() + 0.7)
     assert run_jobs(jobs, options) == []
     assert read_start_rows(tmp_path / "results") == []
-
-
-# ── tables ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def row(**changes: object) -> StartRow:
-    """A test AP of WikiQA after 16,640 labels, uncertainty by the paper's recipe, from a weak start."""
-    usual = {
-        "experiment": "paper-start",
-        "task": "wikiqa",
-        "task_fingerprint": "t",
-        "encoder": "weak",
-        "encoder_fingerprint": "e",
-        "model": "cosine",
-        "learner": "full",
-        "recipe": "paper",
-        "strategy": "uncertainty",
-        "seed_set": "static",
-        "schedule": "2048x1.5x4",
-        "seed": 0,
-        "round": 4,
-        "labels": 16_640,
-        "split": "test",
-        "measure": "average_precision",
-        "counting": "distinct",
-        "value": 0.5,
-        "n": 100,
-        "method": "exact",
-        "device": "cuda",
-        "made_at": "2026-01-01T00:00:00+00:00",
-        "source": "the command",
-        "start_source": "e5-small",
-        "start_source_fingerprint": "s",
-        "start_steps": 2000,
-        "start_layers": 0,
-        "start_texts": 115_602,
-        "start_seed": 0,
-        "start_command": "python -m experiments.weak_start",
-    } | changes
-    return StartRow(**({"low": usual["value"], "high": usual["value"]} | usual))
-
-
-def example() -> list[StartRow]:
-    """Three strategies with two seeds: random 0.02, static 0.10 and 0.12, uncertainty 0.30 and 0.34."""
-    values = {"random": (0.02, 0.02), "static": (0.10, 0.12), "uncertainty": (0.30, 0.34)}
-    found = {"random": 0, "static": 300, "uncertainty": 900}
-    rows = [row(model="untrained", strategy="", recipe="", schedule="", labels=0, round=0, value=0.02)]
-    for strategy, aps in values.items():
-        for seed, ap in enumerate(aps):
-            one = {"strategy": strategy, "seed": seed}
-            rows.append(row(value=ap, **one))
-            rows.append(row(value=found[strategy], measure="positives_found", split="train", **one))
-    return rows
-
-
-def test_a_step_is_outside_two_standard_errors_or_not() -> None:
-    (start,) = starts_of(example())
-    rows = [
-        *example(),
-        *(replace(each, strategy="adaptive") for each in example() if each.strategy == "static"),
-    ]
-    table = order_table(starts_of(rows)[0], "2048x1.5x4")
-    # static to uncertainty: 0.32 - 0.11 = 0.21; standard errors 0.02 and 0.01, together 0.0224.
-    assert table is not None
-    assert table.rows[0] == ("static < uncertainty", "+0.2100 ± 0.0224", "yes", "2.91", "3.00")
-    assert order_table(start, "2048x1.5x4") is None  # a single step is in the table of strengths
-    close = [replace(each, value=0.15) if each.value == 0.34 else each for each in example()]
-    (again,) = starts_of(close)
-    by = {strength.start.name: strength.gain for strength in strengths([again])}
-    assert by["weak"].verdict() == "no"  # 0.225 - 0.11, standard errors 0.075 and 0.01
-    one_seed = strengths(starts_of([each for each in example() if each.seed == 0]))[0].gain
-    assert (one_seed.verdict(), one_seed.text()) == ("one seed", "+0.2000")
-    assert isinstance(one_seed, Gain)
-
-
-def test_the_table_stands_beside_the_papers_and_names_its_start() -> None:
-    (start,) = starts_of(example())
-    table = strategies_table(start, "2048x1.5x4")
-    assert table is not None
-    assert table.rows[0][:3] == ("no labels", "-", "0.0200")
-    assert table.rows[-1] == ("uncertainty", "2", "0.3200 ± 0.0200", "-", "900", "0.201", "0.324", "742")
-    words = table.as_markdown()
-    assert "e5-small after 2,000 steps of masked language modelling on 115,602 unlabelled texts" in words
-    assert "`python -m experiments.weak_start`" in words and "What differs from the paper" in words
-
-
-def test_a_collapsed_run_is_said_and_not_drawn(tmp_path: Path) -> None:
-    rows = example()
-    for each in example():
-        trained = each.strategy == "uncertainty" and each.split == "test"
-        rows.append(replace(each, encoder="other", start_steps=500, value=0.001 if trained else each.value))
-    words = all_tables(rows)[-1].as_markdown()
-    assert "to less than the start had without labels: wikiqa from other." in words
-    draw_strengths(strengths(starts_of(rows)), tmp_path / "strengths.png")
-    assert (tmp_path / "strengths.png").stat().st_size > 1000
-
-
-def test_rows_are_written_and_read_back_as_they_are(tmp_path: Path) -> None:
-    write_start_rows(tmp_path / ROWS, example())
-    assert sorted(read_start_rows(tmp_path), key=str) == sorted(example(), key=str)
-
-
-def test_the_stored_rows_bear_the_claims_made_of_them() -> None:
-    """Three seeds from the weak start: where the paper's order holds, and by how much."""
-    starts = {(start.task, start.name): start for start in starts_of(read_start_rows(RESULTS))}
-    order = order_table(starts["wikiqa", "weak-e5-small-2000"], "2048x1.5x4")
-    assert order is not None
-    steps = {line[0]: line for line in order.rows}
-    assert [steps[name][2] for name in ("random < stated", "stated < static", "static < uncertainty")] == [
-        "no",  # +0.0066 ± 0.0043
-        "yes",
-        "yes",
-    ]
-    assert float(steps["static < uncertainty"][3]) >= 1.7  # times the AP
-    assert float(steps["static < uncertainty"][4]) >= 2.5  # times the positives
-    order = order_table(starts["qqp-174k", "weak-e5-small-2000"], "2048x1.5x5")
-    assert order is not None and {line[2] for line in order.rows} == {"yes"}
