@@ -74,8 +74,8 @@ def test_an_unharmed_ledger_verifies_and_exports_every_event(place: str, tmp_pat
         assert report.ok and (report.questions, report.answers) == (4, 6)
         for suffix in ("jsonl", "csv", "parquet"):
             assert ledger.export(tmp_path / f"events.{suffix}") == 10
-        with pytest.raises(InputError, match=r"kind of file: events\.xlsx.*\.parquet, \.csv, \.tsv, \.jsonl"):
-            ledger.export(tmp_path / "events.xlsx")
+        with pytest.raises(InputError, match=r"kind of file: events\.png.*\.parquet, \.csv, \.tsv, \.jsonl"):
+            ledger.export(tmp_path / "events.png")
     lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert [line["event"] for line in lines] == ["question"] * 4 + [
         *["answer", "answer", "answer", "adjudication", "inferred", "answer"]
