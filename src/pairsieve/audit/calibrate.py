@@ -25,8 +25,8 @@ from pairsieve.models.head import fit_head
 from pairsieve.numeric import sigmoid
 from pairsieve.scorer.calibration import Calibration
 
-HEIGHT_SCALE, HEIGHT_FREEDOM = 1.0, 2.0  # of Student's t over the height
-SLOPE_SPREAD = 1.0  # standard deviation of the logarithm of each slope
+HEIGHT_SCALE, HEIGHT_FREEDOM = 0.5, 2.0  # of Student's t over the height
+SLOPE_SPREAD = 0.5  # standard deviation of the logarithm of each slope
 THINNING = 1.5  # prior: the match rate falls like rank^-1.5 below the boundary
 OUTLIER = 0.02  # share of answers that say nothing
 STEEPEST = 30.0  # of a prior slope
