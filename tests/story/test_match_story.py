@@ -258,7 +258,7 @@ def test_a_threshold_from_an_audit(trained, tmp_path):
 def test_refusals_say_what_to_do(trained, tmp_path, tiny_encoder):
     one, two, out = trained["one"], trained["two"], tmp_path / "m.csv"
     assert "flatter" in refused("match", one, "--from", "test", "--out", out)
-    assert "Let it end in" in refused("match", one, "--out", tmp_path / "m.xlsx")
+    assert "Let it end in" in refused("match", one, "--out", tmp_path / "m.png")
     assert "no split 'tset'" in refused("match", one, "--split", "tset", "--out", out)
     assert "has no groups" in refused("cluster", two, "--out", out)
     assert "needs two collections" in refused("match", one, "--one-to-one", "--out", out)

@@ -211,7 +211,7 @@ def test_answers_that_cannot_all_be_right_are_shown_with_their_chain(
         bob.page.screenshot(path=pictures / "contradiction-phone-dark.png", full_page=True)
         assert bob.page.evaluate(SIDEWAYS) <= 0, "nothing sticks out sideways on a phone"
         # By keyboard: to the second pair of the chain, "no match".
-        second = bob.page.locator(".chain article").nth(1)
+        second = bob.page.locator(".chain article.dispute").nth(1)
         second.get_by_role("button", name="No match").focus()
         bob.page.keyboard.press("Enter")
         bob.sees("#status", "Decided: no match.")
@@ -221,7 +221,7 @@ def test_answers_that_cannot_all_be_right_are_shown_with_their_chain(
         )
         bob.page.keyboard.press("Enter")  # taken back: the contradiction is there again
         bob.sees(".chain-line", f"{keys[0]} ≠ {keys[2]}")
-        bob.page.locator(".chain article").nth(1).get_by_role("button", name="No match").click()
+        bob.page.locator(".chain article.dispute").nth(1).get_by_role("button", name="No match").click()
         bob.page.wait_for_selector(".chain", state="detached")
         seen = {row[int(bob.press("u"))] for _ in range(15 - 5 - 1)}  # all but Ann's five, and 3 = 5
         bob.sees("#waiting-words", "The round is complete.")

@@ -55,7 +55,10 @@ def calibration_of(campaign: Campaign, round: int, look: bool = True) -> Calibra
     if written.get("basis") != basis:
         if not look:
             return None
-        found = _calibrated(campaign, split, round, by_truth)
+        try:
+            found = _calibrated(campaign, split, round, by_truth)
+        except OSError:  # a campaign that can only be looked at, and whose pairs nobody has counted
+            return None
         written = {"basis": basis, "calibration": None if found is None else asdict(found)}
         with suppress(OSError):  # a campaign that can only be looked at
             write_sealed(kept, written)
