@@ -68,6 +68,7 @@ def run_cell(cell: Cell, out: Path, cache: Path, data: Path, keep: bool) -> dict
 
     table = TABLES[cell.table]
     row: dict[str, Any] = {"table": cell.table, "labels": cell.labels, "seed": cell.seed, "edge": table.edge}
+    row["code"] = revision()
     folder = out / "campaigns" / cell.name
     shutil.rmtree(folder, ignore_errors=True)
     began = time.perf_counter()
@@ -83,6 +84,12 @@ def run_cell(cell: Cell, out: Path, cache: Path, data: Path, keep: bool) -> dict
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
     return row
+
+
+def revision() -> str:
+    """The commit that the bench runs on, in short; "" outside a clone."""
+    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return found.stdout.strip()
 
 
 def _measured(

@@ -175,7 +175,9 @@ def write(rows: Sequence[Row] | None) -> None:
 def page_text(rows: Sequence[Row]) -> str:
     found = summaries(rows)
     seeds = sorted({row["seed"] for row in rows})
-    parts = [HEAD, f"Seeds: {', '.join(map(str, seeds))}.\n", _f1_table(found), PEERS]
+    codes = ", ".join(sorted({row.get("code") or "not noted" for row in rows}))
+    made = f"Seeds: {', '.join(map(str, seeds))}. Made with commit {codes}.\n"
+    parts = [HEAD, made, _f1_table(found), PEERS]
     parts.append(f"![F1 of the list against labels, by table]({PICTURE})\n")
     for labels in sorted({each.labels for each in found}):
         lines = [each.cells() for each in found if each.labels == labels]
