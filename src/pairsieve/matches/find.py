@@ -391,16 +391,14 @@ def _check(
     if ledger is None:
         return None
     checker = Checker(ranking, ledger, ranking.split, round, campaign.settings.seed)
+    curve = expected.curve if expected.unlabelled is None else expected.unlabelled
+    how_many, confidence = options.check_labels, options.confidence
     if target.kind == "recall":
-        found = checker.recall(point.threshold, target.value, options.check_labels, options.confidence)
-        return checker.answered(found)
+        return checker.answered(checker.recall(expected.curve, curve, target.value, how_many, confidence))
     given = ledger.labels("train"), ledger.labels("audit")
     ids, first = np.unique(np.concatenate([pairs for pairs, _ in given]), return_index=True)
     known = Known(ids, np.concatenate([labels for _, labels in given])[first])
-    curve = expected.curve if expected.unlabelled is None else expected.unlabelled
-    return checker.answered(
-        checker.precision(known, curve, target.value, options.check_labels, options.confidence)
-    )
+    return checker.answered(checker.precision(known, curve, target.value, how_many, confidence))
 
 
 def _probability(
