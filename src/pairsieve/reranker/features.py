@@ -280,7 +280,7 @@ def _compare_fields(
 def compared_values(
     pieces: TextPieces, ids: Ids, scores: Sequence[NDArray[np.floating]]
 ) -> NDArray[np.float64]:
-    """(n, compared_count): the values of pairs `ids` in which candidates compete, in the order of `describe`."""
+    """(n, compared_count): the values of pairs `ids` in which candidates compete, as `describe` has them."""
     left, right = pair_rows(ids)
     kinds = [_agreement(pieces, kind, left, right)[0] for kind in range(len(KINDS))]
     alike, _ = _compare_fields(pieces, left, right)

@@ -35,7 +35,7 @@ def add_leaves(features, roots, column, threshold, children, value, out):  # typ
 
 @numba.njit(cache=True, nogil=True)
 def best_of_nodes(node, partner, values, best, second, owner):  # type: ignore[no-untyped-def]
-    """Of each node: its best value, the partner `owner` that it has it with, the best with another partner."""
+    """Of each node: its best value, the partner `owner` of that, and the best value with another partner."""
     for at in range(node.shape[0]):
         one, value = node[at], values[at]
         if value > best[one]:
