@@ -132,8 +132,7 @@ class Draw:
         return "".join(str(self.whole(0, 9)) for _ in range(count))
 
     def shuffled(self, count: int) -> list[int]:
-        order: list[int] = np.argsort(self._rng.random(count), kind="stable").tolist()
-        return order
+        return np.argsort(self._rng.random(count), kind="stable").tolist()
 
 
 @dataclass(frozen=True)

@@ -111,8 +111,7 @@ def representatives(rows: Embeddings, group: Rows) -> Rows:
     np.add.at(sums, group, unit)
     closeness = np.einsum("nd,nd->n", unit, sums[group])
     order = np.lexsort((np.arange(len(group)), -np.round(closeness, 9), group))
-    first: Rows = order[np.flatnonzero(np.diff(group[order], prepend=-1))]
-    return first
+    return order[np.flatnonzero(np.diff(group[order], prepend=-1))]
 
 
 def against_truth(group: Rows, truth: Rows) -> GroupFigures:
@@ -319,8 +318,7 @@ class _Groups:
         root = self._into
         while not np.array_equal(root, root[root]):
             root = root[root]
-        found: Rows = root[self._start]
-        return found
+        return root[self._start]
 
 
 def check_equivalence(space: object, relation: str, where: str) -> None:
@@ -336,8 +334,7 @@ def _numbered(label: NDArray[Any]) -> Rows:
     _, first, inverse = np.unique(label, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
-    numbered: Rows = rank[inverse]
-    return numbered
+    return rank[inverse]
 
 
 def _pairs(sizes: NDArray[np.float64]) -> NDArray[np.float64]:

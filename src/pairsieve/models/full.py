@@ -67,8 +67,6 @@ class LossSettings:
     head_weight: float = 10.0  # where w starts, over normalised cosines; as the paper's released code
     head_bias: float = -50.0  # where b starts; so high that at first only the positives pull
     in_batch_negatives: float = 0.0  # weight of pairs that meet in a batch, taken for non-matches
-    contrast: float = 0.0  # weight of telling a match's partner among all partners in the batch
-    temperature: float = 0.05  # of that
     pretrained_share: float = 0.0  # share of the pre-trained weights in the mixture that is kept in the end
     few: float = 0.0  # labels of the rarer class that let go only half as much
 
@@ -171,8 +169,7 @@ def _cosines(
     for network, tokens, rows in ((networks[0], one, left), (networks[-1], other, right)):
         used, at = np.unique(rows, return_inverse=True)
         sides.append(embed_tokens(network.eval(), tokens.take(used), pad, device)[at])
-    cosines: NDArray[np.float32] = np.einsum("nd,nd->n", *sides)
-    return cosines
+    return np.einsum("nd,nd->n", *sides)
 
 
 class _PairJob:
@@ -246,23 +243,15 @@ class _PairJob:
         else:
             centre, spread = self._centre, self._spread
         total = cross_entropy(self._weight * ((cosines - centre) / spread) + self._bias, labels)
-        if not settings.in_batch_negatives and not settings.contrast:
+        if not settings.in_batch_negatives:
             return total
         table = one @ other.T  # (b, b): every left text of the batch with every right one
         negative = self._groups[0][rows][:, None] != self._groups[1][rows][None, :]
         negative.fill_diagonal_(False)
         apart = negative.to(table.dtype)
-        if settings.in_batch_negatives:
-            logits = self._weight * ((table - centre) / spread) + self._bias
-            each = torch.nn.functional.softplus(logits) * apart
-            total = total + settings.in_batch_negatives * each.sum() / apart.sum().clamp(min=1.0)
-        if settings.contrast:
-            hot = (table / settings.temperature).masked_fill(~negative, -1e4)
-            own = cosines / settings.temperature
-            ways = [torch.logsumexp(torch.cat([own[:, None], h], 1), 1) - own for h in (hot, hot.T)]
-            matches = labels.sum().clamp(min=1.0)
-            total = total + settings.contrast * ((ways[0] + ways[1]) / 2 * labels).sum() / matches
-        return total
+        logits = self._weight * ((table - centre) / spread) + self._bias
+        each = torch.nn.functional.softplus(logits) * apart
+        return total + settings.in_batch_negatives * each.sum() / apart.sum().clamp(min=1.0)
 
     def settle(self) -> None:
         import torch

@@ -76,8 +76,7 @@ class Reranker:
 
     def log_odds(self, logits: Logits, base_log_odds: NDArray[Any]) -> Logits:
         """(n,) log-odds from those logits and from the bi-encoder's log-odds."""
-        found: Logits = logits + self.stack.base * np.asarray(base_log_odds, np.float64) + self.stack.bias
-        return found
+        return logits + self.stack.base * np.asarray(base_log_odds, np.float64) + self.stack.bias
 
 
 @dataclass(frozen=True, eq=False)

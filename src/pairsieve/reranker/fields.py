@@ -227,5 +227,4 @@ def kilometres(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[
     a, b = np.radians(one), np.radians(other)
     part = np.sin((b - a) / 2) ** 2
     chord = part[:, 0] + np.cos(a[:, 0]) * np.cos(b[:, 0]) * part[:, 1]
-    found: NDArray[np.float64] = 2 * _EARTH * np.arcsin(np.sqrt(np.clip(chord, 0.0, 1.0)))
-    return found
+    return 2 * _EARTH * np.arcsin(np.sqrt(np.clip(chord, 0.0, 1.0)))

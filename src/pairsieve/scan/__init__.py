@@ -118,12 +118,10 @@ class Doubled:
         self.half, self.space, self.device = half, half.space, half.device
 
     def scores(self, ids: Ids) -> Scores:
-        scores: Scores = 2 * self.half.scores(ids)
-        return scores
+        return 2 * self.half.scores(ids)
 
     def count_reaching(self, thresholds: NDArray[np.float32], desc: str = "all pairs") -> NDArray[np.int64]:
-        reached: NDArray[np.int64] = self.half.count_reaching(thresholds / np.float32(2), desc)
-        return reached
+        return self.half.count_reaching(thresholds / np.float32(2), desc)
 
     def collect(self, low: float, high: float, take: Take, desc: str = "collecting") -> None:
         self.half.collect(low / 2, high / 2, lambda ids, scores: take(ids, 2 * scores), desc)
@@ -138,8 +136,7 @@ class Doubled:
         if select is None:
             return False
         half = None if centre is None else centre / 2
-        done: bool = select(half, count, beside, lambda ids, scores: take(ids, 2 * scores))
-        return done
+        return select(half, count, beside, lambda ids, scores: take(ids, 2 * scores))
 
 
 def unit_rows(matrix: NDArray[Any], kind: Any = np.float32) -> NDArray[Any]:

@@ -90,8 +90,7 @@ class Scorer:
         values = np.asarray(scores, np.float64)
         if self.reranker is None:
             return self.weight * values + self.bias
-        odds: NDArray[np.float64] = values / np.maximum(1.0 - np.abs(values), 1e-12)
-        return odds
+        return values / np.maximum(1.0 - np.abs(values), 1e-12)
 
     def score_of(self, log_odds: float) -> float:
         """The score at which a pair has such log-odds."""
@@ -236,15 +235,13 @@ def below_candidates(log_odds: NDArray[Any]) -> NDArray[np.float64]:
 
     Labels say little of such pairs, and there are millions of them.
     """
-    lowered: NDArray[np.float64] = HIGHEST - np.logaddexp(0.0, -np.asarray(log_odds, np.float64))
-    return lowered
+    return HIGHEST - np.logaddexp(0.0, -np.asarray(log_odds, np.float64))
 
 
 def squash(log_odds: NDArray[Any]) -> Scores:
     """z -> z / (1 + |z|), as float32."""
     values = np.asarray(log_odds, np.float64)
-    squashed: Scores = (values / (1.0 + np.abs(values))).astype(np.float32)
-    return squashed
+    return (values / (1.0 + np.abs(values))).astype(np.float32)
 
 
 class RerankedScan:
@@ -281,8 +278,7 @@ class RerankedScan:
         in_base = self.base.count_reaching(distinct, desc)[back]
         less = len(self._in_base) - np.searchsorted(self._in_base, lowest, side="left")
         more = len(self._sorted) - np.searchsorted(self._sorted, wanted, side="left")
-        counts: NDArray[np.int64] = in_base - less + more
-        return counts
+        return in_base - less + more
 
     def collect(
         self, low: float, high: float, take: Callable[[Ids, Scores], None], desc: str = "collecting"

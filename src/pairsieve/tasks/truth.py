@@ -28,8 +28,7 @@ def components(count: int, left: Rows, right: Rows) -> Rows:
     if count == 0:
         return np.empty(0, np.int64)
     graph = coo_matrix((np.ones(len(left), np.int8), (left, right)), shape=(count, count))
-    labels: Rows = connected_components(graph, directed=False)[1].astype(np.int64)
-    return labels
+    return connected_components(graph, directed=False)[1].astype(np.int64)
 
 
 def closure(count: int, positives: Ids, where: str = "") -> Ids:
@@ -96,8 +95,7 @@ def deal(label: Rows, stratum: Rows, shares: Sequence[int], rng: np.random.Gener
         sizes = size[members]
         middle = (np.cumsum(sizes) - sizes / 2) / sizes.sum()
         split_of[members] = np.searchsorted(bounds, middle, side="right")
-    dealt: Rows = split_of[label]
-    return dealt
+    return split_of[label]
 
 
 def split_by_components(
