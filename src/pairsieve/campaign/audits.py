@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pairsieve.audit.run import ScoredSplit, check_target
+from pairsieve.audit.run import run_audit as continue_audit
 from pairsieve.campaign.figures import write_sealed
 from pairsieve.errors import InputError, nearest
 from pairsieve.ledger import Ledger, open_ledger
@@ -56,9 +58,6 @@ def run_audit(
 
     See `pairsieve.audit.run.run_audit` for budget, threshold and precision.
     """
-    from pairsieve.audit.run import ScoredSplit, check_target
-    from pairsieve.audit.run import run_audit as continue_audit
-
     check_target(threshold, precision)
     latest = campaign.trained_round("to audit")
     place = split_ledger(campaign, split)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 
 from pairsieve.campaign import Campaign
 from pairsieve.campaign import create_campaign as _create_campaign
+from pairsieve.distributed import open_shards
 from pairsieve.errors import InputError, SettingsError, nearest
 from pairsieve.library.records import Folder, RoundStatus, Status
 from pairsieve.settings import PAPER_SCHEDULE, CampaignSettings, Schedule
@@ -126,8 +127,6 @@ def open_campaign(
     """
     if isinstance(folder, Campaign):
         return folder
-    from pairsieve.distributed import open_shards
-
     where = None if cache is None else Path(cache)
     return Campaign(Path(folder), where, open_shards(distributed), accept_settings)
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
+from pairsieve.models.encoder import distinct_texts
 from pairsieve.pairs import Ids, is_member, pair_rows
 from pairsieve.tasks import Split
 
@@ -54,8 +55,6 @@ def unreadable_pairs(split: Split, matcher: Matcher, matches: Ids) -> tuple[Ids,
 
 def unreadable_texts(encoder: Encoder, texts: Sequence[str], side: str) -> NDArray[np.bool_]:
     """Which of the texts (n,) the encoder cannot read; by its cached tokens, where it has them."""
-    from pairsieve.models.encoder import distinct_texts
-
     distinct, at = distinct_texts(texts)
     found = np.zeros(len(distinct), bool)
     if distinct:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pairsieve.errors import InputError
 from pairsieve.numeric import sigmoid
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, Scores, is_member, pair_rows
+from pairsieve.reranker import rerank
 from pairsieve.scorer.calibration import Calibration
 from pairsieve.scorer.corrections import (
     CorrectedRows,
@@ -179,8 +180,6 @@ def score_space(
     base = open_scan(space, *corrected.rows, any(scorer.corrections.hubness))
     if scorer.reranker is None:
         return ScoredSpace(scorer, corrected, base, base, np.empty(0, np.int64))
-    from pairsieve.reranker import rerank
-
     reranker = scorer.reranker
     reranked = memo(
         "candidates", lambda: rerank(reranker, cosine_scan, space, texts, rows, read and read(reranker))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pairsieve.pairs import AllPairs, CrossPairs, PairSpace, Rows
+from pairsieve.scan import open_scan
 from pairsieve.scorer.corrections import (
     Arrays,
     Corrections,
@@ -286,8 +287,6 @@ class Index:
 
     def _scan_lists(self, kind: str, tables: Sequence[NeighbourTable]) -> Arrays:
         """The nearest of each text of a side and their cosines: `columns-N`, `cosines-N`."""
-        from pairsieve.scan import open_scan
-
         arrays: Arrays = {}
         for at, table in enumerate(tables):
             both = self._sides[at], self._partner(at)

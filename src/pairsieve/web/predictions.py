@@ -15,6 +15,8 @@ import numpy as np
 
 from pairsieve.campaign.figures import read_sealed, write_sealed
 from pairsieve.campaign.probability import calibrated_scorer
+from pairsieve.campaign.questions import unaskable_pairs
+from pairsieve.search import ExactSearch
 
 if TYPE_CHECKING:
     from pairsieve.campaign import Campaign
@@ -62,9 +64,6 @@ def _unseen(campaign: Campaign, scored: ScoredSpace, scorer: Scorer) -> list[tup
     Pairs whose label follows from others are left out. Only those more likely a match than not; equal ones by
     the smaller id.
     """
-    from pairsieve.campaign.questions import unaskable_pairs
-    from pairsieve.search import ExactSearch
-
     known = unaskable_pairs(campaign.ledger, scored.space, campaign.settings.transitivity)
     count = min(UNSEEN, scored.space.size - len(known))
     if count < 1:
