@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from pairsieve.artifacts import ArtifactStore
 from pairsieve.contracts import MapShards, generator_for
 from pairsieve.distributed import cached_embeddings, index_neighbours, open_scan
+from pairsieve.models import Matcher
 from pairsieve.pairs import CrossPairs, PairSpace
-from pairsieve.reranker import read_texts
+from pairsieve.reranker import ReadTexts, Reranker, read_texts
 from pairsieve.reranker.fields import find_layout
-from pairsieve.scan import unit_rows
+from pairsieve.scan import Scan, unit_rows
 from pairsieve.scorer import ExactNeighbours, ScoredSpace, Scorer, score_space
 from pairsieve.scorer.corrections import (
     Arrays,
@@ -30,15 +31,9 @@ from pairsieve.scorer.corrections import (
     densities_from_lists,
     smooth_rows,
 )
-from pairsieve.search import ExactSearch, NeighbourSearch, neighbour_recall
+from pairsieve.search import ExactSearch, NeighbourSearch, PairSearch, neighbour_recall
 from pairsieve.settings import CampaignSettings
 from pairsieve.tasks import Collection, Split
-
-if TYPE_CHECKING:
-    from pairsieve.models import Matcher
-    from pairsieve.reranker import ReadTexts, Reranker
-    from pairsieve.scan import Scan
-    from pairsieve.search import PairSearch
 
 Rows = NDArray[np.float32]
 

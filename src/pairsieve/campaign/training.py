@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
 from pairsieve.files import atomic_folder
 from pairsieve.measure.curve import curve_from_scores
-from pairsieve.models import CrossEncoder, TrainingSettings
+from pairsieve.models import CrossEncoder, CrossMatcher, Learner, Matcher, TrainingSettings
 from pairsieve.models.full import rate_for
 from pairsieve.models.head import cross_fitted_log_odds, fit_head, fold_of
 from pairsieve.pairs import Ids, is_member, pair_rows
@@ -28,17 +28,13 @@ from pairsieve.reranker import hybrid_rows
 from pairsieve.reranker.fields import find_layout
 from pairsieve.reranker.fit import Base, enough_labels, fit_reranker
 from pairsieve.reranker.saving import load_reranker, save_reranker
+from pairsieve.scan import Scan
 from pairsieve.scorer import Corrections, ExactNeighbours, Scorer, correct_rows, make_corrections, save_scorer
 from pairsieve.scorer.corrections import HUBNESS_STRENGTH, SMOOTHING_STRENGTH, similarity_floor
 from pairsieve.scorer.scorer import out_of_fold_scores
-from pairsieve.search import ExactSearch
+from pairsieve.search import ExactSearch, PairSearch
 from pairsieve.settings import CampaignSettings
 from pairsieve.tasks import Split
-
-if TYPE_CHECKING:
-    from pairsieve.models import CrossMatcher, Learner, Matcher
-    from pairsieve.scan import Scan
-    from pairsieve.search import PairSearch
 
 RERANK_UP_TO = 200_000  # texts a side up to which a re-ranker is tried
 TRAINED_AGAIN_UP_TO = 3_000  # labels up to which a whole encoder is trained again for each fold

@@ -6,22 +6,24 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pairsieve.campaign import Campaign
-from pairsieve.campaign.audits import split_ledger
+from pairsieve.campaign.audits import SplitLedger, split_ledger
 from pairsieve.contracts import Answer, generator_for
 from pairsieve.errors import InputError
 from pairsieve.files import read_limited
+from pairsieve.ledger import Ledger
 from pairsieve.ledger.names import person_name
 from pairsieve.library.campaigns import Place, open_campaign
 from pairsieve.library.records import Folder, ImportedAnswers, Question, QuestionFile
-from pairsieve.measure.agreement import overlap_agreement
-from pairsieve.pairs import pair_rows
+from pairsieve.measure.agreement import OverlapAgreement, overlap_agreement
+from pairsieve.pairs import Ids, pair_rows
+from pairsieve.sources.endpoint import Endpoint
 from pairsieve.sources.exchange import AskedPairs, QuestionBatch, format_of, read_answers, write_batch
-from pairsieve.sources.language_model import LanguageModelSource
+from pairsieve.sources.language_model import LanguageModelSource, ModelReport
 from pairsieve.sources.overlap import (
     FOLDER,
     OVERLAP_FILE,
@@ -32,19 +34,9 @@ from pairsieve.sources.overlap import (
     plan,
 )
 from pairsieve.sources.prompt import DEFINITIONS, Prompt
-from pairsieve.sources.spending import SpendBudget
+from pairsieve.sources.spending import SpendBudget, SpendCap, Spent
 from pairsieve.tasks.joined import without_gaps
 from pairsieve.visible import visible
-
-if TYPE_CHECKING:
-    from pairsieve.campaign.audits import SplitLedger
-    from pairsieve.ledger import Ledger
-    from pairsieve.measure.agreement import OverlapAgreement
-    from pairsieve.pairs import Ids
-    from pairsieve.sources.endpoint import Endpoint
-    from pairsieve.sources.exchange import AskedPairs
-    from pairsieve.sources.language_model import ModelReport
-    from pairsieve.sources.spending import SpendCap, Spent
 
 MOST_DEFINITION = 1 << 20  # bytes of a text on what counts as a match
 GUIDELINE = "guideline.md"  # in the campaign folder: what counts as a match, for those who label

@@ -15,7 +15,7 @@ from pairsieve.errors import InputError, nearest
 from pairsieve.files import write_errors
 from pairsieve.library.campaigns import Place, open_campaign, trained_round
 from pairsieve.library.records import Audit, DrawnSample, Evaluation, Folder
-from pairsieve.measure import draw, estimate, listed_sample, near_pairs
+from pairsieve.measure import Curve, PairSample, draw, estimate, listed_sample, near_pairs
 from pairsieve.measure.figures import (
     RECALLS,
     CorrectedPrecision,
@@ -25,18 +25,14 @@ from pairsieve.measure.figures import (
 )
 from pairsieve.measure.inputs import checked_embeddings, read_embeddings, read_labels, read_scores, score_of
 from pairsieve.measure.sampling import NEAR, POSITIVE, named_pair
-from pairsieve.pairs import pair_rows
+from pairsieve.pairs import Scores, pair_rows
+from pairsieve.scan import Scan
 from pairsieve.tables import write_table
 from pairsieve.tasks import Split, Task, load_task
 from pairsieve.tasks.joined import without_gaps
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
-
-    from pairsieve.measure import Curve, PairSample
-    from pairsieve.measure.figures import CorrectedPrecision
-    from pairsieve.pairs import Scores
-    from pairsieve.scan import Scan
 
 MOST_TO_VERIFY = 50  # putative false positives of either stratum, for a person to label
 

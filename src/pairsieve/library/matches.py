@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pairsieve.campaign import Campaign
 from pairsieve.errors import InputError, nearest
-from pairsieve.explain import explain
+from pairsieve.explain import Explanation, explain
 from pairsieve.library.campaigns import Place, open_campaign
 from pairsieve.library.records import ClusterList, Folder, MatchList
 from pairsieve.matches.find import new_split, split_named
@@ -17,9 +17,6 @@ from pairsieve.matches.ranking import SEARCHES
 from pairsieve.matches.threshold import target_from
 from pairsieve.tasks import Collection, Split
 from pairsieve.tasks.new_table import read_like_task
-
-if TYPE_CHECKING:
-    from pairsieve.explain import Explanation
 
 Say = Callable[[str], None]
 

@@ -11,16 +11,14 @@ from pairsieve.campaign.notebook import html_table
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError, MissingExtra
 from pairsieve.matches.listing import NUMBERS, read_list
-from pairsieve.measure.figures import figures_table
+from pairsieve.measure import Curve
+from pairsieve.measure.figures import Figures, figures_table
+from pairsieve.report.facts import Missing
 from pairsieve.report.plots import check_plot, pr_curve
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-
-    from pairsieve.measure import Curve
-    from pairsieve.measure.figures import Figures
-    from pairsieve.report.facts import Missing
 
 Folder: TypeAlias = Path | str
 ROWS_SHOWN = 10  # of a list, in a notebook

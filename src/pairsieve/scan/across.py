@@ -8,15 +8,13 @@ texts of the other sources; those of a small source, among a few more of all tex
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.pairs import AcrossPairs, AllPairs, CrossPairs, Ids, PairSpace, Rows, Scores
-
-if TYPE_CHECKING:
-    from pairsieve.scan import Neighbours, Scan, Take
+from pairsieve.scan import Neighbours, Scan, Take
 
 SMALL = 64  # texts of a source up to which its pairs are scored one by one
 Open = Callable[[PairSpace, "NDArray[Any]", "NDArray[Any]"], "Scan"]  # a scan of rows in one arithmetic

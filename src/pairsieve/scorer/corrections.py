@@ -31,20 +31,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.pairs import CrossPairs, PairSpace
-from pairsieve.scan import MAX_ROW_LENGTH
-
-if TYPE_CHECKING:
-    from pairsieve.scan import Scan
+from pairsieve.scan import MAX_ROW_LENGTH, Scan
 
 Floats = NDArray[np.float32]
 Sides = tuple[Floats, Floats | None]  # rows of left and right texts; right None for one collection
-ScanOf = Callable[[PairSpace, Floats, Floats | None], "Scan"]
+ScanOf = Callable[[PairSpace, Floats, Floats | None], Scan]
 Arrays = dict[str, NDArray[Any]]
 Memo = Callable[[str, Callable[[], Arrays]], Arrays]
 

@@ -12,15 +12,17 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
+from pairsieve.models import Learner, Matcher
 from pairsieve.numeric import sigmoid
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, Scores, is_member, pair_rows
-from pairsieve.reranker import rerank
+from pairsieve.reranker import ReadTexts, Reranker, rerank
+from pairsieve.scan import Scan
 from pairsieve.scorer.calibration import Calibration
 from pairsieve.scorer.corrections import (
     CorrectedRows,
@@ -33,11 +35,6 @@ from pairsieve.scorer.corrections import (
     correct_rows,
     smoothed,
 )
-
-if TYPE_CHECKING:
-    from pairsieve.models import Learner, Matcher
-    from pairsieve.reranker import ReadTexts, Reranker
-    from pairsieve.scan import Scan
 
 Mask = NDArray[np.bool_]
 OpenScan = Callable[[PairSpace, Floats, "Floats | None", bool], "Scan"]

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from pairsieve.artifacts import ArtifactStore
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.errors import InputError, nearest
-from pairsieve.models import cached_embeddings
+from pairsieve.models import Matcher, cached_embeddings
 from pairsieve.scorer import Scorer, load_scorer
 from pairsieve.scorer.corrections import Arrays, Memo, compute
 from pairsieve.scorer.saving import SCORER_FILE
@@ -29,9 +28,6 @@ from pairsieve.serving.held import SPARE, HeldTexts
 from pairsieve.serving.index import Index
 from pairsieve.settings import CAMPAIGN_FILE
 from pairsieve.tasks import Collection, Split, Task, load_task, tables_task
-
-if TYPE_CHECKING:
-    from pairsieve.models import Matcher
 
 Vectors = NDArray[np.float32]
 Source = Collection | Path | str | None
