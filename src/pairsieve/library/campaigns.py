@@ -16,13 +16,7 @@ from pairsieve.settings import PAPER_SCHEDULE, CampaignSettings, Schedule
 from pairsieve.tasks import Task
 
 Place: TypeAlias = Campaign | Path | str  # a campaign, or its folder
-OWN_ARGUMENTS = {
-    "task",
-    "task_fingerprint",
-    "campaign_id",
-    "measure_splits",
-    "schedule",
-}  # of create_campaign
+OWN_ARGUMENTS = {"task", "task_fingerprint", "campaign_id", "measure_splits", "schedule"}  # not as settings
 EQUAL_ROUNDS = 10  # for a number of labels
 FEWEST_A_ROUND = 5  # labels, where rounds are counted for the user
 

@@ -30,10 +30,18 @@ class Scan(Protocol):
     space: PairSpace
     device: str
 
-    def scores(self, ids: Ids) -> Scores: ...
-    def count_reaching(self, thresholds: Scores, desc: str = ...) -> NDArray[np.int64]: ...
-    def collect(self, low: float, high: float, take: Take, desc: str = ...) -> None: ...
-    def neighbours(self, count: int, rows: Rows | None = None, desc: str = ...) -> Neighbours: ...
+    def scores(self, ids: Ids) -> Scores:
+        """Scores of chosen pairs, to the bit those of a whole pass. Any order."""
+
+    def count_reaching(self, thresholds: Scores, desc: str = ...) -> NDArray[np.int64]:
+        """For each of the ascending distinct `thresholds`: how many pairs score at or above it."""
+
+    def collect(self, low: float, high: float, take: Take, desc: str = ...) -> None:
+        """Hand every pair with low <= score <= high to `take`, in pieces of any order, one at a time."""
+
+    def neighbours(self, count: int, rows: Rows | None = None, desc: str = ...) -> Neighbours:
+        """The `count` best partners of each left row (all, or the chosen `rows`), best first; ties by
+        smaller column; -1 where a row has fewer. A text is no neighbour of itself in a symmetric space."""
 
 
 def open_scan(
