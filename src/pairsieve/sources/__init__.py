@@ -16,7 +16,7 @@ from pairsieve.pairs import Ids, PairSpace, is_member, pair_rows
 
 
 class TruthSource:
-    """Answers every pair inside `space`, as the paper simulates annotators: 1 for those in `positives`, else 0.
+    """Answers pairs of `space` as the paper simulates annotators: 1 for those in `positives`, else 0.
 
     A pair outside stays open.
     """
