@@ -230,6 +230,20 @@ class CrossPairs:
 PairSpace: TypeAlias = AllPairs | CrossPairs
 
 
+def same_cluster(cluster: Rows) -> Ids:
+    """Sorted ids of all pairs of one collection whose texts have the same `cluster` (n,), a number from 0.
+
+    A cluster of s texts has s(s-1)/2 pairs: each text pairs with those after it in its cluster.
+    """
+    size, order = np.bincount(cluster, minlength=1), np.argsort(cluster, kind="stable")
+    own = cluster[order]
+    place = np.arange(len(order)) - (np.cumsum(size) - size)[own]  # 0 for the first text of its cluster
+    partners = size[own] - 1 - place
+    starts = np.repeat(np.cumsum(partners) - partners, partners)
+    later = np.repeat(np.arange(len(order)) + 1, partners) + np.arange(len(starts)) - starts
+    return np.sort(pair_ids(np.repeat(order, partners), order[later]))
+
+
 @dataclass(frozen=True)
 class ScoredPairs:
     """Distinct pairs in the order of their ids, each with its score. `ids` and `scores` share every mask."""

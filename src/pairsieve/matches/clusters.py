@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
 from pairsieve.pairs import AllPairs, Ids, Rows, pair_ids, pair_rows
+from pairsieve.tasks.truth import components as connected
 
 Embeddings = NDArray[np.floating]
 
@@ -50,12 +51,7 @@ class GroupFigures:
 
 def components(texts: int, ids: Ids) -> Rows:
     """(texts,) the connected component of each text under pairs `ids`, numbered by their first text."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    left, right = pair_rows(ids)
-    graph = coo_matrix((np.ones(len(ids), np.int8), (left, right)), shape=(texts, texts))
-    return _numbered(connected_components(graph, directed=False)[1])
+    return _numbered(connected(texts, *pair_rows(ids)))
 
 
 def guarded_clusters(

@@ -21,6 +21,7 @@ from pairsieve.models.interface import Matcher, Rng, RowSides, Sides, fingerprin
 from pairsieve.models.matchers import CosineMatcher, load_matcher
 from pairsieve.models.training import DeviceTokens, TrainingSettings, additive, train
 from pairsieve.pairs import Ids, Mask, Rows, pair_rows
+from pairsieve.tasks.truth import components
 
 if TYPE_CHECKING:
     from pairsieve.models.packed import PackedNetwork
@@ -151,13 +152,9 @@ def positive_groups(left: Rows, right: Rows, labels: Mask, same: bool) -> tuple[
 
     `left` and `right` are rows of the collections, of one collection where they are the `same`.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     far = right if same else right + (int(left.max()) + 1 if len(left) else 0)
     count = int(max(left.max(initial=-1), far.max(initial=-1))) + 1
-    links = coo_array((np.ones(int(labels.sum())), (left[labels], far[labels])), shape=(count, count))
-    group = connected_components(links, directed=False)[1].astype(np.int64)
+    group = components(count, left[labels], far[labels])
     return group[left], group[far]
 
 

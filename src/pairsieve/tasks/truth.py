@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
-from pairsieve.pairs import Ids, Rows, is_member, pair_ids, pair_rows
+from pairsieve.pairs import Ids, Rows, is_member, pair_ids, pair_rows, same_cluster
 from pairsieve.tasks.task import Collection, Split, split_of
 
 SPLIT_NAMES = {2: ("train", "test"), 3: ("train", "dev", "test")}
@@ -32,10 +32,7 @@ def components(count: int, left: Rows, right: Rows) -> Rows:
 
 
 def closure(count: int, positives: Ids, where: str = "") -> Ids:
-    """All pairs within the components that `positives` (canonical ids of one collection) join; sorted.
-
-    A component of s texts has s(s-1)/2 pairs: each text pairs with those after it in its component.
-    """
+    """All pairs within the components that `positives` (canonical ids of one collection) join; sorted."""
     left, right = pair_rows(positives)
     label = components(count, left, right)
     size = np.bincount(label, minlength=1)
@@ -45,13 +42,7 @@ def closure(count: int, positives: Ids, where: str = "") -> Ids:
         why = "matches of one collection are closed transitively, so a few wrong ones join everything"
         remedy = "Look for a default or empty value that many rows share in the matches"
         raise InputError(what, where=where, why=why, remedy=remedy)
-    order = np.lexsort((np.arange(count), label))
-    first = np.cumsum(size) - size
-    place = np.arange(count) - first[label[order]]  # 0 for the first text of its component
-    partners = size[label[order]] - 1 - place
-    starts = np.repeat(np.cumsum(partners) - partners, partners)
-    later = np.repeat(np.arange(count) + 1, partners) + np.arange(total) - starts
-    return np.sort(pair_ids(np.repeat(order, partners), order[later]))
+    return same_cluster(label)
 
 
 def resolve(positives: Ids, negatives: Ids, closed: Ids) -> tuple[Ids, dict[str, int]]:
