@@ -19,7 +19,7 @@ from pairsieve.http.gate import FAILURES, LARGEST_BODY
 from pairsieve.scorer import save_scorer
 from pairsieve.serving import Service
 from pairsieve.serving.app import MOST_IN_BATCH, make_app
-from pairsieve.serving.service import LONGEST_TEXT
+from pairsieve.serving.checks import LONGEST_TEXT
 from serving_campaign import OURS, finished_campaign
 from test_serving import ODD
 
@@ -57,7 +57,13 @@ def test_a_text_is_matched_with_its_probability(client: TestClient, service: Ser
     expected = service.match("open a bank account", 1)[0]
     assert told == {
         "matches": [
-            {"key": "bank", "text": expected.text, "score": 1.0, "probability": expected.probability}
+            {
+                "key": "bank",
+                "text": expected.text,
+                "score": 1.0,
+                "probability": expected.probability,
+                "source": None,
+            }
         ],
         "cut": False,
     }

@@ -75,8 +75,7 @@ def _by_calamine(file: Unpacked, sheet: str | None) -> Sequence[Sequence[Any]]:
     except CalamineError as error:
         raise _torn(file, error) from error
     found = book.get_sheet_by_name(_sheet(file, sheet, book.sheet_names))
-    rows: Sequence[Sequence[Any]] = found.to_python(skip_empty_area=False)
-    return rows
+    return found.to_python(skip_empty_area=False)
 
 
 def _by_openpyxl(file: Unpacked, sheet: str | None) -> Iterable[Sequence[Any]]:

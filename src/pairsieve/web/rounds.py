@@ -21,7 +21,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pairsieve.artifacts import disk_is_full
+from pairsieve.campaign import Campaign
 from pairsieve.errors import LedgerUnavailable, PairsieveError
+from pairsieve.web.predictions import write_predictions
 
 log = logging.getLogger("pairsieve")
 LOOK_SECONDS = 0.5  # how often the thread looks whether a round is ready
@@ -181,10 +184,6 @@ def main(folder: Path, cache: Path | None = None) -> None:
 
     def tell(**words: Any) -> None:
         print(json.dumps(words), file=speak, flush=True)
-
-    from pairsieve.artifacts import disk_is_full
-    from pairsieve.campaign import Campaign
-    from pairsieve.web.predictions import write_predictions
 
     for _ in sys.stdin:
         try:
