@@ -30,6 +30,8 @@ from pairsieve.errors import InputError, LedgerError, PairsieveError, SettingsEr
 from pairsieve.files import locked
 from pairsieve.ledger import Ledger, open_ledger
 from pairsieve.ledger.records import RoundCount
+from pairsieve.measure.figures import exact_figures
+from pairsieve.models import encoder_named, learner_named
 from pairsieve.pairs import Ids, is_member, pair_rows
 from pairsieve.scorer import ScoredSpace, Scorer
 from pairsieve.settings import CAMPAIGN_FILE, load_settings
@@ -140,8 +142,6 @@ class Campaign:
     @cached_property
     def trainer(self) -> Trainer:
         """Makes scorers from labels; opens the encoder."""
-        from pairsieve.models import encoder_named, learner_named
-
         settings = self.settings
         device = None if settings.device == "auto" else settings.device
         encoder = encoder_named(*self._encoder_names, device)
@@ -334,8 +334,6 @@ class Campaign:
 
         Trains on every label so far.
         """
-        from pairsieve.measure.figures import exact_figures
-
         splits = [self.task.splits[name] for name in sorted(self.settings.measure_splits)]
         measurable = [split for split in splits if split.has_truth and len(split.positives)]
         scorer = self.scorer(round)
@@ -402,8 +400,6 @@ class Campaign:
     @cached_property
     def _settings_digest(self) -> str | None:
         """Names what decides the scorer; None where the encoder is not on this machine."""
-        from pairsieve.models import encoder_named
-
         try:
             return settings_digest(self.settings, encoder_named(*self._encoder_names).fingerprint)
         except PairsieveError:

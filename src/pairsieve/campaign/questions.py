@@ -81,8 +81,7 @@ def _infer(ledger: Ledger, space: PairSpace, round: int | None) -> Inference:
 
 def asked_all_the_same(ids: Ids) -> Mask:
     """(n,) the pairs that are asked although their label follows."""
-    chosen: Mask = permanent_order(ids, 0) < CHECKED_SHARE
-    return chosen
+    return permanent_order(ids, 0) < CHECKED_SHARE
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,12 @@ from pairsieve.progress import tracked
 from pairsieve.report.origin import Origin, origin_of
 from pairsieve.report.people import People, people_of
 from pairsieve.scan import Scan
+from pairsieve.scorer import ScoredSpace, Scorer
 from pairsieve.search import ExactSearch
 from pairsieve.settings import SEALED
 from pairsieve.tasks import Split
 from pairsieve.tasks.joined import without_gaps
 from pairsieve.tasks.task import shared_pairs
-
-if TYPE_CHECKING:
-    from pairsieve.scorer import ScoredSpace, Scorer
 
 MISTAKES = 8  # of either kind
 CHEAP = 1e11  # multiply-adds of a pass below which earlier rounds are measured again, for their intervals

@@ -46,8 +46,7 @@ class Trees:
         nodes = self.roots, self.column, self.threshold, children.ravel(), self.value
         over_rows(len(rows), lambda at: add_leaves(rows[at], *nodes, out[at]))
         rate = np.clip(out / max(len(self.roots), 1), _SURE, 1.0 - _SURE)
-        logits: Logits = np.log(rate / (1.0 - rate))
-        return logits
+        return np.log(rate / (1.0 - rate))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays by name, as `Trees.of` takes them."""
