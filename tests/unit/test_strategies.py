@@ -80,7 +80,7 @@ class Groups(SyntheticView):
 def test_two_groups_are_asked_about_once_in_a_batch_and_twice_in_a_campaign():
     """Three groups make six kinds of question. A scorer in doubt would ask the same one 36 times."""
     view = Groups(AllPairs(60))
-    for round in range(2):
+    for _ in range(2):
         ids = choose("uncertainty", view, 6)
         kinds = {tuple(sorted((left // 20, right // 20))) for left, right in zip(*pair_rows(ids))}
         assert len(kinds) == 6
