@@ -247,10 +247,7 @@ def fitted():
     cosines = np.einsum("nd,nd->n", rows[left], rows[right])
     kept = truth | (rng.random(len(every)) < 0.05)
 
-    def expects(ids):
-        return 10 * cosines[np.searchsorted(every, ids)].astype(float) - 7
-
-    base = Base(cosines[kept], 10 * cosines[kept] - 7, int(truth.sum()), expects)
+    base = Base(cosines[kept], 10 * cosines[kept] - 7, int(truth.sum()))
     texts = made.texts, made.texts
     given = open_scan, space, texts, read_texts(space, texts), (rows, None)
     with pytest.MonkeyPatch.context() as patch:

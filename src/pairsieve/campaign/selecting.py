@@ -104,7 +104,7 @@ def _select(
     def sure_matches() -> Ids:
         """Pairs of one collection that are surely matches, by the scorer or by a label."""
         known = labels.ids[labels.values]
-        if not trainer.split.space.symmetric or settings.search != "exact" or not labels.round:
+        if not trainer.split.space.symmetric or settings.search.startswith("faiss") or not labels.round:
             return known[:0]
         scorer = trainer.scorer(labels)
         scan = trainer.scores.score(scorer, trainer.split, trainer.model_key(labels)).scan

@@ -57,21 +57,15 @@ class Trees:
         return Trees(**{field.name: arrays[field.name] for field in fields(Trees)})
 
 
-def fit_trees(
-    features: Features,
-    labels: NDArray[np.bool_],
-    seed: int,
-    count: int = COUNT,
-    weights: NDArray[np.float64] | None = None,
-) -> Trees:
-    """Trees fitted to labelled pairs: features (n, columns), labels (n,) of both classes, weights (n,)."""
+def fit_trees(features: Features, labels: NDArray[np.bool_], seed: int, count: int = COUNT) -> Trees:
+    """Trees fitted to labelled pairs: features (n, columns), labels (n,) of both classes."""
     from sklearn.ensemble import ExtraTreesClassifier
 
     model = ExtraTreesClassifier(
         count, min_samples_leaf=2, max_features=SPLIT_COLUMNS, random_state=seed, n_jobs=1
     )
     with one_thread():
-        model.fit(features, labels, sample_weight=weights)
+        model.fit(features, labels)
     trees = [estimator.tree_ for estimator in model.estimators_]
     sizes = [tree.node_count for tree in trees]
     roots = np.cumsum([0, *sizes])[:-1]
