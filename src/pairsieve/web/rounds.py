@@ -198,7 +198,10 @@ def main(folder: Path, cache: Path | None = None) -> None:
                 continue
             if isinstance(error, LedgerUnavailable | OSError) or disk_is_full(error):
                 log.warning("%s", error)
-                tell(wait="The database of answers or the disk cannot be used now; waiting for it.")
+                what = "The database of answers or the disk"
+                if isinstance(error, OSError) and error.filename and not disk_is_full(error):
+                    what = f"{Path(str(error.filename)).name} ({error.strerror})"
+                tell(wait=f"{what} cannot be used now; waiting for it.")
                 continue
             if isinstance(error, PairsieveError):
                 tell(error=str(error))
