@@ -121,10 +121,9 @@ class Split:
 
     def keys(self, ids: Ids) -> tuple[list[str], list[str]]:
         """Left and right keys of pairs, in the order given."""
-        left, right = pair_rows(ids)
-        return [self.left.keys[row] for row in left.tolist()], [
-            self.right.keys[row] for row in right.tolist()
-        ]
+        sides = zip((self.left, self.right), pair_rows(ids))
+        left, right = ([side.keys[row] for row in rows.tolist()] for side, rows in sides)
+        return left, right
 
     def texts(self, ids: Ids) -> tuple[list[str], list[str]]:
         """Left and right texts of pairs for a person, in the order given: no gaps for missing values."""
