@@ -32,7 +32,7 @@ from pairsieve.ledger import Ledger, open_ledger
 from pairsieve.ledger.records import RoundCount
 from pairsieve.measure.figures import exact_figures
 from pairsieve.models import encoder_named, learner_named
-from pairsieve.pairs import Ids, is_member, pair_rows
+from pairsieve.pairs import Ids, is_member
 from pairsieve.scorer import ScoredSpace, Scorer
 from pairsieve.settings import CAMPAIGN_FILE, load_settings
 from pairsieve.sources import TruthSource
@@ -298,11 +298,9 @@ class Campaign:
         info = selection_info(selection)
         ids = load_array(selection / "ids.npy")
         chance = load_array(selection / "chance.npy") if info["has_chance"] else None
-        sides = zip(pair_rows(ids), (self.split.left.keys, self.split.right.keys))
-        left, right = ([keys[row] for row in rows.tolist()] for rows, keys in sides)
         # Before the questions: once they are asked, a resumed run does not come by here again.
         write_sealed(self._round_file("selection", round), info)
-        self.ledger.ask(round, ids, left, right, info["why"], info["strategy"], chance)
+        self.ledger.ask(round, ids, *self.split.keys(ids), info["why"], info["strategy"], chance)
         splits = [self.task.splits[name] for name in (self.settings.split, *self.settings.measure_splits)]
         if round > 1:
             self.trainer.scores.forget_rows(self.trainer.model_key(self.labels(round - 1)), splits)

@@ -358,10 +358,6 @@ def _near(
         of_kind = np.flatnonzero(labels == kind)
         chosen += of_kind[np.argsort(-similarity[of_kind], kind="stable")[:examples]].tolist()
     chosen.sort(key=lambda place: (-similarity[place], ids[place]))
-    near = []
-    for place in chosen:
-        row, column = int(at[place]), int(to[place])
-        keys = part.left.keys[row], part.right.keys[column]
-        texts = without_gaps(part.left.texts[row]), without_gaps(part.right.texts[column])
-        near.append(Near(*keys, *texts, bool(labels[place]), float(similarity[place])))
-    return tuple(near)
+    words = zip(*part.keys(ids[chosen]), *part.texts(ids[chosen]))
+    figures = zip(labels[chosen].tolist(), similarity[chosen].tolist())
+    return tuple(Near(*shown, *figure) for shown, figure in zip(words, figures))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from pairsieve.ledger.names import person_name
 from pairsieve.library.campaigns import Place, open_campaign
 from pairsieve.library.records import Folder, ImportedAnswers, Question, QuestionFile
 from pairsieve.measure.agreement import OverlapAgreement, overlap_agreement
-from pairsieve.pairs import Ids, pair_rows
+from pairsieve.pairs import Ids
 from pairsieve.sources.endpoint import Endpoint
 from pairsieve.sources.exchange import AskedPairs, QuestionBatch, format_of, read_answers, write_batch
 from pairsieve.sources.language_model import LanguageModelSource, ModelReport
@@ -35,7 +35,6 @@ from pairsieve.sources.overlap import (
 )
 from pairsieve.sources.prompt import DEFINITIONS, Prompt
 from pairsieve.sources.spending import SpendBudget, SpendCap, Spent
-from pairsieve.tasks.joined import without_gaps
 from pairsieve.visible import visible
 
 MOST_DEFINITION = 1 << 20  # bytes of a text on what counts as a match
@@ -86,8 +85,7 @@ def write_questions(
     ids = _unanswered(place.ledger, person)[:count]
     if not len(ids):
         return QuestionFile((), 0)
-    columns = zip(*(astuple(each) for each in _questions(place, ids)))
-    batch = QuestionBatch(ids, *map(list, columns))
+    batch = QuestionBatch(ids, *place.split.keys(ids), *place.split.texts(ids))
     note = campaign.folder / GUIDELINE
     guideline = note.read_text(encoding="utf-8") if note.is_file() else ""
     return QuestionFile(tuple(write_batch(Path(out), batch, format, guideline)), len(ids))
@@ -230,12 +228,7 @@ def _place(campaign: Place, split: str | None) -> SplitLedger:
 
 
 def _questions(place: SplitLedger, ids: Ids) -> list[Question]:
-    left, right = place.split.left, place.split.right
-    rows = zip(*(side.tolist() for side in pair_rows(ids)))
-    return [
-        Question(left.keys[a], right.keys[b], without_gaps(left.texts[a]), without_gaps(right.texts[b]))
-        for a, b in rows
-    ]
+    return [Question(*each) for each in zip(*place.split.keys(ids), *place.split.texts(ids))]
 
 
 def _asked(place: SplitLedger) -> AskedPairs:

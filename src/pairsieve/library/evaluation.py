@@ -29,7 +29,6 @@ from pairsieve.pairs import Scores, pair_rows
 from pairsieve.scan import Scan
 from pairsieve.tables import write_table
 from pairsieve.tasks import Split, Task, load_task
-from pairsieve.tasks.joined import without_gaps
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -238,16 +237,13 @@ def _write_to_verify(
     threshold = float(curve.thresholds[curve.at_recall(at_recall)])
     rng = generator_for(seed, 0, "verify")
     drawn = to_verify(sample, scores, threshold, MOST_TO_VERIFY, MOST_TO_VERIFY, rng)
-    left, right = (side.tolist() for side in pair_rows(np.sort(np.concatenate([drawn.near, drawn.random]))))
-    texts = [
-        [without_gaps(side.texts[row]) for row in rows]
-        for side, rows in ((measured.left, left), (measured.right, right))
-    ]
-    columns = {"left": left, "right": right, "left_text": texts[0], "right_text": texts[1]}
+    ids = np.sort(np.concatenate([drawn.near, drawn.random]))
+    names = ("left", "right", "left_text", "right_text")
+    columns: dict[str, Any] = dict(zip(names, (*pair_rows(ids), *measured.texts(ids))))
     types = {"left": "int64", "right": "int64", "left_text": "string", "right_text": "string"}
     with write_errors("the pairs", out, "Choose another `to_verify`"):
         write_table(out, types, columns, suffix=".parquet")
-    found = f"{len(left):,} putative false positives at recall {at_recall:g}"
+    found = f"{len(ids):,} putative false positives at recall {at_recall:g}"
     return f"{out}: {found}. Add a column label, 1 or 0."
 
 
