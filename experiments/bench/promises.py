@@ -26,16 +26,16 @@ from typing import Any
 import numpy as np
 
 from pairsieve import create_campaign
-from pairsieve.audit.draws import AskedPairs, cut_ranking
+from pairsieve.audit.draws import AskedPairs
 from pairsieve.audit.guarantee import (
     NOT_DRAWN,
     TOP_SHARE,
     RecallSample,
     check_precision,
-    guess_recall,
     permanent_order,
     plan_lists,
     plan_top,
+    recall_reach,
     shortest_list,
     split_labels,
 )
@@ -182,12 +182,8 @@ class AskedRecall:
     def of(case: Case, wanted: float, labels: int) -> AskedRecall:
         curve, scan, positives = case.expected.unlabelled, case.ranking.scored.scan, case.positives
         assert curve is not None
-        every, drawn = case.expected.curve, int((case.asked.audit > 0).sum()) + labels
-        place = guess_recall(
-            every.true_positives + every.false_positives, every.true_positives, wanted, drawn
-        )
-        strata, reach = cut_ranking(scan, [float(every.thresholds[place])], drawn)
-        reach = float(max(strata.edges[strata.reaching(reach)][-1], -1.0))
+        drawn = int((case.asked.audit > 0).sum())
+        reach = recall_reach(case.expected.curve, curve, wanted, labels, drawn)
         ids, scores = unlabelled(case, reach)
         known = int((case.ranking.scores(case.known.matches) >= np.float32(reach)).sum())
         inside = curve.thresholds >= np.float32(reach)

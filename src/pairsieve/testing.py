@@ -3,7 +3,8 @@
     from pairsieve.testing import check_strategy
     check_strategy(my_strategy)
 
-The kits for ledgers and label sources stand beside them: `pairsieve.ledger.check`, `pairsieve.sources.check`.
+The kits for ledgers and label sources stand beside them: `pairsieve.ledger.check_ledger` and
+`pairsieve.sources.check_label_source`.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ class SyntheticView:
     def rankings(self, count: int) -> list[Ids]:
         free = [scored.without(self.asked) for scored in (self.logits, self.cosines)]
         return [one.ids[np.argsort(-one.scores, kind="stable")][:count] for one in free]
+
+    def sure_matches(self) -> Ids:
+        return np.empty(0, np.int64)
 
     def text_numbers(self) -> tuple[Ids, Ids]:
         left, right = self.space.shape  # the last text of a side reads as its first

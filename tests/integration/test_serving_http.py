@@ -19,7 +19,7 @@ from pairsieve.http.gate import FAILURES, LARGEST_BODY
 from pairsieve.scorer import save_scorer
 from pairsieve.serving import Service
 from pairsieve.serving.app import MOST_IN_BATCH, make_app
-from pairsieve.serving.service import LONGEST_TEXT
+from pairsieve.serving.checks import LONGEST_TEXT
 from serving_campaign import OURS, finished_campaign
 from test_serving import ODD
 
@@ -57,7 +57,13 @@ def test_a_text_is_matched_with_its_probability(client: TestClient, service: Ser
     expected = service.match("open a bank account", 1)[0]
     assert told == {
         "matches": [
-            {"key": "bank", "text": expected.text, "score": 1.0, "probability": expected.probability}
+            {
+                "key": "bank",
+                "text": expected.text,
+                "score": 1.0,
+                "probability": expected.probability,
+                "source": None,
+            }
         ],
         "cut": False,
     }
@@ -244,4 +250,4 @@ def test_with_a_token_nothing_is_told_without_it(service: Service) -> None:
 @pytest.mark.slow
 def test_schemathesis_finds_no_500(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
-    assert fuzz_by_schema(client, document, HERE, examples(250)).total() > 100
+    assert fuzz_by_schema(client, document, HERE, examples(250)).total() >= examples(250)

@@ -38,7 +38,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairsieve.audit.draws import Counts, Floats, reach_rank
+from pairsieve.audit.draws import FIRST_STRATUM, Counts, Floats, reach_rank
+from pairsieve.measure.curve import Curve
 from pairsieve.numeric import logit, sigmoid
 from pairsieve.pairs import Ids, Scores
 
@@ -50,6 +51,7 @@ FLAWS = (0.0, 0.0, 0.01, 0.03)  # share of pairs that do not match however high 
 FAILURES = (0, 1, 2, 4, 7, 11, 16)  # non-matches allowed among the labels of a list: plans that are tried
 ASKED_AT_ONCE = 10
 TOP_SHARE = 4  # one label in four of a recall's check goes to the pairs that will be listed
+LABELS_PER_MISSED, NEAREST = 6.0, 1.5  # how far a recall's check reaches: see `recall_reach`
 SURE = 0.9  # of the matches expected in a list: what its labels will show
 CANDIDATES = 60  # lists that a recall's check tries
 MELDED = 10_000  # draws of limits
@@ -86,8 +88,7 @@ def _chance(pairs: int, labels: ArrayLike, failures: ArrayLike, precision: float
 
     n, x = np.asarray(labels), np.asarray(labels) - np.asarray(failures)
     fewest = np.ceil(precision * (pairs - n) - 1e-9) - 1  # matches left, one too few
-    chance: Floats = np.where(n < pairs, hypergeom.sf(x - 1, pairs, np.maximum(fewest, 0) + x, n), 0.0)
-    return chance
+    return np.where(n < pairs, hypergeom.sf(x - 1, pairs, np.maximum(fewest, 0) + x, n), 0.0)
 
 
 @lru_cache(maxsize=4096)
@@ -165,8 +166,7 @@ def _errors() -> Floats:
     """By how much the expected log-odds may be wrong: quantiles of Student's t."""
     from scipy.stats import t
 
-    errors: Floats = SPREAD * t.ppf((np.arange(SCENARIOS) + 0.5) / SCENARIOS, FREEDOM)
-    return errors
+    return SPREAD * t.ppf((np.arange(SCENARIOS) + 0.5) / SCENARIOS, FREEDOM)
 
 
 def _expected_gain(size: Floats, share: Floats, plan: Plan, precision: float, confidence: float) -> float:
@@ -281,16 +281,28 @@ def plan_top(
     return int(good[0]) if len(good) else len(size) - 1
 
 
-def guess_recall(found: ArrayLike, matches: ArrayLike, recall: float, labels: int) -> int:
-    """The place on a grid of descending thresholds at which a list should have `recall` within its reach.
+def recall_reach(every: Curve, free: Curve, recall: float, labels: int, drawn: int) -> float:
+    """How far a check of `recall` reaches: the lowest score.
 
-    found, matches: (g,) pairs at or above each threshold, and the matches expected there. labels: drawn so
-    far and for the check. What a curve expects of the millions of pairs beyond the reach is no part of it.
+    every, free: what is expected of all pairs, and of those without a label. labels: of the check; drawn:
+    with known chances before it. The reach is that of an audit with so many labels (`draws.reach_rank`), or
+    nearer, where the labels could not show a list of the pairs that should be listed to have the recall:
+    1 + labels / 6 · (1 - recall) / recall times these, but half more at least. They are the first that should
+    have the recall within that reach, and of the pairs that are more likely matches than not: what a curve
+    expects of the millions of pairs beyond is no part of it. Two pairs for each label are within reach.
     """
-    size, right = np.asarray(found, np.float64), np.asarray(matches, np.float64)
-    inside = np.interp([reach_rank(int(each), labels) for each in size], size, right)
-    good = np.flatnonzero((right >= recall * inside) & (size >= 1))
-    return int(good[0]) if len(good) else len(size) - 1
+    right, size = every.true_positives, every.true_positives + every.false_positives
+    shown = 1.0 + labels / LABELS_PER_MISSED * (1.0 - recall) / recall
+    far = np.array([min(reach_rank(int(each), labels + drawn), max(shown, NEAREST) * each) for each in size])
+    likely = np.flatnonzero(np.diff(right, prepend=0.0) >= 0.5 * np.maximum(np.diff(size, prepend=0.0), 1e-9))
+    least = right[likely[-1]] if len(likely) else 0.0
+    enough = recall * np.maximum(np.interp(far, size, right), least)
+    good = np.flatnonzero((right >= enough) & (size >= 1))
+    rank = far[good[0]] if len(good) else size[-1]
+    place = min(int(np.searchsorted(size, max(rank, float(FIRST_STRATUM)))), len(size) - 1)
+    new = free.true_positives + free.false_positives
+    least_new = min(int(np.searchsorted(new, 2.0 * labels)), len(new) - 1)
+    return float(max(min(every.thresholds[place], free.thresholds[least_new]), -1.0))
 
 
 def split_labels(labels: int, above: int, below: int) -> tuple[int, int]:

@@ -20,6 +20,7 @@ def serve(
     ),
     key: str | None = Option(None, help="Key column of a table given as --collection. [row numbers]"),
     text: list[str] = Option([], help="Text column of that table; repeat for more. [text]"),
+    source: str | None = Option(None, help="Column of that table that names where each text is from."),
     side: str | None = Option(
         None, help="The collection's side where the sides differ: left or right. [right]"
     ),

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.audit.draws import Floats, cut_ranking
+from pairsieve.audit.draws import Floats
 from pairsieve.audit.guarantee import (
     NOT_DRAWN,
     TOP_SHARE,
     CheckedList,
     RecallSample,
     check_precision,
-    guess_recall,
     labels_needed,
     permanent_order,
     plan_lists,
     plan_top,
+    recall_reach,
     shortest_list,
     split_labels,
 )
@@ -35,7 +35,7 @@ from pairsieve.ledger import Ledger
 from pairsieve.matches.listing import Known
 from pairsieve.matches.ranking import Ranking
 from pairsieve.measure.curve import Curve
-from pairsieve.pairs import Ids, Scores, is_member, pair_rows
+from pairsieve.pairs import Ids, Scores, is_member
 from pairsieve.sources import TruthSource
 from pairsieve.tasks import Split
 
@@ -121,20 +121,23 @@ class Checker:
         begun = f"{RECALL_CHECK}{self.round} for {value:g}: "
         mine, name = self._recall_questions(begun)
         if name:
-            reach, top = (float(each) for each in name[len(begun) :].split(" to "))
+            reach, top = (float(each) for each in name[len(begun) :].split(", ")[0].split(" to "))
         else:
-            reach = self._reach(every, value, labels)
+            numbers, _ = draws_of(self.ledger.questions())
+            reach = recall_reach(every, free, value, labels, int((numbers > 0).sum()))
             top = self._top(free, reach, value, labels, confidence)
             name = f"{begun}{reach:.9g} to {top:.9g}"
+        name = f"{name.split(', ')[0]}, {labels} labels"
         ids, scores = self._free(reach, mine)
         above = scores >= np.float32(top)
         first = np.argsort(permanent_order(ids, self.seed + self.round), kind="stable")
         counts = split_labels(labels, int(above.sum()), int((~above).sum()))
         wanted = [first[part[first]][:count] for part, count in zip((above, ~above), counts)]
-        for part, places in zip((above, ~above), wanted):
-            new = ids[places][~is_member(ids[places], mine)]
-            if len(new):
-                self._write(new, np.full(len(new), len(places) / part.sum()), name)
+        chances = [len(places) / max(part.sum(), 1) for part, places in zip((above, ~above), wanted)]
+        chance = np.repeat(chances, [len(places) for places in wanted])
+        new = ~is_member(ids[np.concatenate(wanted)], mine)
+        if new.any():
+            self._write(ids[np.concatenate(wanted)][new], chance[new], name)
         self._answer_from_truth()
         mine, _ = self._recall_questions(begun)
         waiting = int(np.isin(mine, self.ledger.open_questions(purpose="audit")).sum())
@@ -150,15 +153,6 @@ class Checker:
         at = shortest_list(sample, value, generator_for(self.seed, self.round, "recall limits"), confidence)
         pairs = self.ranking.count_reaching(reach)
         return replace(check, threshold=max(at, -1.0), needed=0, pairs=pairs)
-
-    def _reach(self, every: Curve, value: float, labels: int) -> float:
-        """The lowest score within reach of the labels drawn so far and of the check's."""
-        numbers, _ = draws_of(self.ledger.questions())
-        drawn = int((numbers > 0).sum()) + labels
-        right = every.true_positives
-        guess = float(every.thresholds[guess_recall(right + every.false_positives, right, value, drawn)])
-        strata, reach = cut_ranking(self.ranking.scored.scan, [guess], drawn)
-        return float(max(strata.edges[strata.reaching(reach)][-1], -1.0))
 
     def _top(self, expected: Curve, reach: float, value: float, labels: int, confidence: float) -> float:
         """The score from which on pairs will be listed, whatever the check says."""
@@ -226,17 +220,8 @@ class Checker:
         return found
 
     def _write(self, ids: Ids, chance: Floats, name: str) -> None:
-        left, right = pair_rows(ids)
-        self.ledger.ask(
-            max(self.ledger.rounds("train"), default=self.round),
-            ids,
-            [self.split.left.keys[row] for row in left.tolist()],
-            [self.split.right.keys[row] for row in right.tolist()],
-            "check",
-            name,
-            chance,
-            purpose="audit",
-        )
+        round = max(self.ledger.rounds("train"), default=self.round)
+        self.ledger.ask(round, ids, *self.split.keys(ids), "check", name, chance, purpose="audit")
 
     def _answer_from_truth(self) -> None:
         waiting = self.ledger.open_questions(purpose="audit")

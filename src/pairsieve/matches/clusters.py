@@ -9,7 +9,8 @@ over the product of their sizes, and nothing but the pairs above the threshold n
 
 Labels are kept: labelled matches begin in one group, and a labelled non-match between two groups keeps them
 apart. Where all that keeps two groups apart are labels of one text, that text is taken out of its group and
-the rest merges: more likely it stands in the wrong group than all the others do.
+the rest merges: more likely it stands in the wrong group than all the others do. Where labels put two texts
+into one group that by their scores belong to another, the two groups are one: one such text may be an error.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
 from pairsieve.pairs import AllPairs, Ids, Rows, pair_ids, pair_rows
+from pairsieve.tasks.truth import components as connected
 
 Embeddings = NDArray[np.floating]
 
 MOST_SCORED = 1 << 20  # pairs between two groups that are scored one by one
+WITNESSES = 2  # texts that two groups must share to be one
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,7 @@ class GroupFigures:
 
 def components(texts: int, ids: Ids) -> Rows:
     """(texts,) the connected component of each text under pairs `ids`, numbered by their first text."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    left, right = pair_rows(ids)
-    graph = coo_matrix((np.ones(len(ids), np.int8), (left, right)), shape=(texts, texts))
-    return _numbered(connected_components(graph, directed=False)[1])
+    return _numbered(connected(texts, *pair_rows(ids)))
 
 
 def guarded_clusters(
@@ -99,7 +97,9 @@ def guarded_clusters(
             groups.rescore(inside(reranked[0]), reranked[1][known(reranked[0])])
         groups.merge_down_to(float(threshold))
         label[texts] = len(rows) + groups.of_text()
-        _take_out_strangers(_Averages(rows, reranked), label, float(threshold), matches, others, sources)
+        averages = _Averages(rows, reranked)
+        _take_out_strangers(averages, label, float(threshold), matches, others, sources)
+        _join_shared(averages, label, float(threshold), linked, matches, others, sources)
     return _numbered(label)
 
 
@@ -111,8 +111,7 @@ def representatives(rows: Embeddings, group: Rows) -> Rows:
     np.add.at(sums, group, unit)
     closeness = np.einsum("nd,nd->n", unit, sums[group])
     order = np.lexsort((np.arange(len(group)), -np.round(closeness, 9), group))
-    first: Rows = order[np.flatnonzero(np.diff(group[order], prepend=-1))]
-    return first
+    return order[np.flatnonzero(np.diff(group[order], prepend=-1))]
 
 
 def against_truth(group: Rows, truth: Rows) -> GroupFigures:
@@ -219,6 +218,41 @@ def _take_out_strangers(
             label[text] = label.max() + 1
 
 
+def _join_shared(
+    averages: _Averages,
+    label: NDArray[np.int64],
+    threshold: float,
+    linked: Ids,
+    matches: Ids,
+    others: Ids,
+    sources: Rows | None = None,
+) -> None:
+    """Merge groups that `WITNESSES` texts of labelled matches belong to alike; in place.
+
+    Such a text stands in the one group by its label, and its average with the other reaches the threshold.
+    Groups between which a labelled non-match stands, or that share a source, stay apart.
+    """
+    left, right = pair_rows(linked)
+    shared: dict[tuple[int, int], set[int]] = {}
+    for text in np.unique(np.concatenate(pair_rows(matches))).tolist():
+        partners = np.concatenate([right[left == text], left[right == text]])
+        for other in np.unique(label[partners]).tolist():
+            if other == label[text]:
+                continue
+            members = np.flatnonzero(label == other)
+            if averages.between(np.array([text]), members) >= threshold:
+                two = min(other, int(label[text])), max(other, int(label[text]))
+                shared.setdefault(two, set()).add(text)
+    ends = pair_rows(others)
+    for two in sorted(shared):
+        one, other = (np.flatnonzero(label == group) for group in two)
+        apart = {frozenset(pair) for pair in zip(*(label[side].tolist() for side in ends))}
+        if len(shared[two]) < WITNESSES or not len(one) or not len(other) or frozenset(two) in apart:
+            continue
+        if sources is None or not np.isin(sources[one], sources[other]).any():
+            label[other] = label[one[0]]
+
+
 class _Groups:
     """Groups of texts under average linkage: sums of rows, sizes, and the groups each is linked with.
 
@@ -319,8 +353,7 @@ class _Groups:
         root = self._into
         while not np.array_equal(root, root[root]):
             root = root[root]
-        found: Rows = root[self._start]
-        return found
+        return root[self._start]
 
 
 def check_equivalence(space: object, relation: str, where: str) -> None:
@@ -336,8 +369,7 @@ def _numbered(label: NDArray[Any]) -> Rows:
     _, first, inverse = np.unique(label, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
-    numbered: Rows = rank[inverse]
-    return numbered
+    return rank[inverse]
 
 
 def _pairs(sizes: NDArray[np.float64]) -> NDArray[np.float64]:

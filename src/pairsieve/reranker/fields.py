@@ -9,17 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsieve.tasks import Collection
 from pairsieve.tasks.fields import guess_kinds, place_columns
 from pairsieve.tasks.joined import taken_apart
 from pairsieve.tasks.values import column_numbers, day_first_in, days_since
-
-if TYPE_CHECKING:
-    from pairsieve.tasks import Collection
 
 MOST_FIELDS = 40  # that are compared
 UNKNOWN = 0.5  # how alike two values are of which one is missing
@@ -63,10 +61,15 @@ class Layout:
         return [field for field in self.fields if field.kind in DENSE]
 
     @property
+    def competing(self) -> int:
+        """How many values of fields candidates compete in: one for each way and each dense field."""
+        return len(self.sparse) + len(self.dense)
+
+    @property
     def columns(self) -> int:
         """How many columns of a description compare fields."""
-        pieces = sum(3 if way == "words" else 1 for _, way in self.sparse)
-        return pieces + 2 * len(self.dense) + len(self.fields)
+        shares = 2 * sum(way == "words" for _, way in self.sparse)
+        return 3 * self.competing + shares + len(self.dense) + len(self.fields)
 
     def as_json(self) -> dict[str, Any]:
         fields = [[field.name, field.kind, list(field.left), list(field.right)] for field in self.fields]
@@ -227,5 +230,4 @@ def kilometres(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[
     a, b = np.radians(one), np.radians(other)
     part = np.sin((b - a) / 2) ** 2
     chord = part[:, 0] + np.cos(a[:, 0]) * np.cos(b[:, 0]) * part[:, 1]
-    found: NDArray[np.float64] = 2 * _EARTH * np.arcsin(np.sqrt(np.clip(chord, 0.0, 1.0)))
-    return found
+    return 2 * _EARTH * np.arcsin(np.sqrt(np.clip(chord, 0.0, 1.0)))

@@ -25,19 +25,13 @@ from pairsieve.http.errors import Refusal, add_error_handlers
 from pairsieve.http.gate import LARGEST_BODY, Failures, Gate
 from pairsieve.http.proxy import Proxy
 from pairsieve.http.server import run_server
+from pairsieve.serving.checks import LONGEST_KEY, LONGEST_TEXT, TooLong
 from pairsieve.serving.guide import STYLE, page
 from pairsieve.serving.metrics import Meter
+from pairsieve.serving.of_sources import LONGEST_SOURCE
 from pairsieve.serving.queue import Busy, Closed
 from pairsieve.serving.record import RecordError
-from pairsieve.serving.service import (
-    LONGEST_KEY,
-    LONGEST_TEXT,
-    Answer,
-    Reloading,
-    Service,
-    TooLong,
-    UnknownKey,
-)
+from pairsieve.serving.service import Answer, Reloading, Service, UnknownKey
 
 MOST_IN_BATCH = 100  # texts of one /match/batch
 MOST_LISTED = 100  # texts of one page
@@ -48,6 +42,10 @@ OPEN_PATHS = {"/health", "/docs", "/docs/style.css", "/openapi.json"}  # they sh
 Text = Annotated[str, Field(max_length=LONGEST_TEXT, description="An encoder reads its first tokens.")]
 Count = Annotated[int, Field(ge=1, le=MOST_ASKED, description="The most matches to give.")]
 Threshold = Annotated[float | None, Field(ge=-1, le=1, description="The least score a match may have.")]
+Origin = Annotated[
+    str | None,
+    Field(max_length=LONGEST_SOURCE, description="Where the text is from; texts of one source are no pair."),
+]
 Key = Annotated[str, PathPart(min_length=1, max_length=LONGEST_KEY)]
 
 
@@ -60,6 +58,7 @@ class Sent(BaseModel):
 class MatchSent(Sent):
     text: Text | None = None
     key: str | None = Field(None, max_length=LONGEST_KEY, description="Of a held text, in place of a text.")
+    source: Origin = None
     count: Count = 10
     threshold: Threshold = None
 
@@ -67,17 +66,21 @@ class MatchSent(Sent):
     def _one_of_both(self) -> MatchSent:
         if (self.text is None) == (self.key is None):
             raise ValueError("one of text and key is required, and not both")
+        if self.key is not None and self.source is not None:
+            raise ValueError("a held text has its own source: leave source out")
         return self
 
 
 class BatchSent(Sent):
     texts: list[Text] = Field(min_length=1, max_length=MOST_IN_BATCH)
+    source: Origin = None
     count: Count = 10
     threshold: Threshold = None
 
 
 class TextSent(Sent):
     text: Text
+    source: Origin = None
 
 
 class BatchGiven(BaseModel):
@@ -87,6 +90,7 @@ class BatchGiven(BaseModel):
 class HeldGiven(BaseModel):
     key: str
     text: str
+    source: str | None = Field(description="Where it is from; null where that was not said.")
 
 
 class TextsGiven(BaseModel):
@@ -205,12 +209,14 @@ def _add_matching(app: FastAPI, service: Service) -> None:
     async def match(sent: MatchSent) -> Response:
         """The earlier texts that match a text best, or the partners of a held text by its key."""
         texts = [] if sent.text is None else [sent.text]
-        return JSONResponse((await answers(service.ask(texts, sent.count, sent.threshold, sent.key)))[0])
+        found = service.ask(texts, sent.count, sent.threshold, sent.key, sent.source)
+        return JSONResponse((await answers(found))[0])
 
     @app.post("/match/batch", responses=_refusals(*_WRITES), response_model=BatchGiven)
     async def match_batch(sent: BatchSent) -> Response:
         """The same for several texts at once."""
-        return JSONResponse({"answers": await answers(service.ask(sent.texts, sent.count, sent.threshold))})
+        found = service.ask(sent.texts, sent.count, sent.threshold, source=sent.source)
+        return JSONResponse({"answers": await answers(found)})
 
 
 def _add_texts(app: FastAPI, service: Service) -> None:
@@ -221,14 +227,15 @@ def _add_texts(app: FastAPI, service: Service) -> None:
     ) -> Response:
         """Held texts in the order of their keys, a page at a time; `next` is the `after` of the next page."""
         page = await asyncio.wrap_future(service.page(after, count))
-        listed = [{"key": key, "text": text} for key, text in page.texts]
+        listed = [{"key": key, "text": text, "source": source} for key, text, source in page.texts]
         return JSONResponse({"texts": listed, "next": page.next})
 
     @app.get("/texts/{key:path}", responses=_refusals(401, 403, 404, 429, 503), response_model=HeldGiven)
     async def get(key: Key, request: Request) -> Response:
         """A held text by its key."""
         key = _key(request, key)
-        return JSONResponse({"key": key, "text": await asyncio.wrap_future(service.look_up(key))})
+        text, source = await asyncio.wrap_future(service.look_up(key))
+        return JSONResponse({"key": key, "text": text, "source": source})
 
     replaced: dict[int | str, dict[str, Any]] = {
         200: {"description": "Replaced"},
@@ -239,7 +246,7 @@ def _add_texts(app: FastAPI, service: Service) -> None:
     async def put(key: Key, sent: TextSent, request: Request) -> Response:
         """Add a text, or replace the one with this key. Once this is answered it is on disk, and found."""
         key = _key(request, key)
-        change = await asyncio.wrap_future(service.change(key, sent.text))
+        change = await asyncio.wrap_future(service.change(key, sent.text, sent.source))
         return JSONResponse({"key": key, **asdict(change)}, 200 if change.replaced else 201)
 
     @app.delete("/texts/{key:path}", responses=_refusals(*_WRITES, 404), response_model=RemovedGiven)
@@ -295,6 +302,5 @@ def serve(
         proxy=proxy,
         most_connections=most,
         graceful_seconds=STOP_SECONDS,
-        ws="none",
         lifespan="off",
     )

@@ -14,12 +14,16 @@ from pairsieve.pairs import Ids, Mask, Rows, pair_rows
 from pairsieve.reranker import Cuts, hybrid_rows
 from pairsieve.reranker.features import best_two
 from pairsieve.serving.held import MOST_SCORES, NEAR, Floats, HeldTexts, exact_products, products
+from pairsieve.serving.of_sources import same_source
 
 _NOBODY = np.empty(0, np.int32)
 
 
-def candidate_pairs(plain: Floats, lexical: Floats, held: HeldTexts, cuts: Cuts) -> tuple[Rows, Rows]:
-    """Candidates among texts, given by rows (n, d) and (n, w), and held ones: places of both, sorted."""
+def candidate_pairs(
+    plain: Floats, lexical: Floats, sources: Rows, held: HeldTexts, cuts: Cuts
+) -> tuple[Rows, Rows]:
+    """Candidates among texts, given by rows (n, d) and (n, w) and sources (n,), and held ones: places of
+    both, sorted."""
     found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
     step = max(1, MOST_SCORES // max(held.used, 1))
     cosine_cut, mean_cut = np.float32(cuts.cosine), np.float32(cuts.mean)
@@ -31,7 +35,7 @@ def candidate_pairs(plain: Floats, lexical: Floats, held: HeldTexts, cuts: Cuts)
             # A text without letters has a lexical row of zeros, and a scan counts its cosine for up to twice.
             most = np.where((cosines == 0) | (others == 0), np.maximum(total, total / 2), total / 2)
             reached = (cosines >= cosine_cut - np.float32(NEAR)) | (most >= mean_cut - np.float32(NEAR))
-            near = np.flatnonzero(reached & held.alive)
+            near = np.flatnonzero(reached & held.alive & ~same_source(held.sources, sources[at]))
             one, other = (
                 (plain[at : at + 1], lexical[at : at + 1]),
                 (held.plain.rows[near], held.lexical[near]),
@@ -108,8 +112,7 @@ class CandidateTable:
 
     def unknown(self, rows: Rows) -> Rows:
         """Those rows of A whose best two must be looked for."""
-        unknown: Rows = rows[np.isnan(self.best[rows, 0, 0])]
-        return unknown
+        return rows[np.isnan(self.best[rows, 0, 0])]
 
     def set_best(self, rows: Rows, one: Rows, other: Rows, texts: Rows, values: NDArray[np.float64]) -> None:
         """Find the best two of some rows from all their pairs.

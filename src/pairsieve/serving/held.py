@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pairsieve.pairs import Mask, Rows
 from pairsieve.scan.cpu import GRID
+from pairsieve.serving.of_sources import NO_SOURCE, possible_partners, same_source
 
 Floats = NDArray[np.float32]
 
@@ -30,8 +31,7 @@ def products(one: Floats, other: Floats) -> Floats:
     """(n, m) inner products in float32."""
     import torch
 
-    lines: Floats = (torch.from_numpy(np.ascontiguousarray(one)) @ torch.from_numpy(other).T).numpy()
-    return lines
+    return (torch.from_numpy(np.ascontiguousarray(one)) @ torch.from_numpy(other).T).numpy()
 
 
 def exact_products(one: Floats, other: Floats, *, unit: bool) -> Floats:
@@ -63,27 +63,31 @@ def pair_cosines(one: Floats, other: Floats, rows: Rows, columns: Rows) -> Float
 
 
 def nearest_rows(
-    queries: Floats, matrix: Floats, alive: Mask, count: int, own: Rows | None = None
+    queries: Floats, matrix: Matrix, count: int, own: Rows | None = None, sources: Rows | None = None
 ) -> tuple[Rows, Floats]:
     """The `count` nearest living rows of each query (n, d): columns and cosines (n, count), best first.
 
     Ties by smaller row; -1 and -inf where there are fewer. own (n,): a row that is none of a query's.
+    sources (n,): those of the queries; a row of a query's source is none of its.
     """
+    rows, alive = matrix.rows, matrix.alive
     columns = np.full((len(queries), count), -1, np.int64)
     cosines = np.full((len(queries), count), -np.inf, np.float32)
     gone = np.flatnonzero(~alive)
-    wanted = min(count, len(matrix) - len(gone))
-    step = max(1, MOST_SCORES // max(len(matrix), 1))
+    wanted = min(count, len(rows) - len(gone))
+    step = max(1, MOST_SCORES // max(len(rows), 1))
     for first in range(0, len(queries) if wanted else 0, step):
         chunk = queries[first : first + step]
-        lines = products(chunk, matrix)
+        lines = products(chunk, rows)
         lines[:, gone] = -np.inf
         if own is not None:
             lines[np.arange(len(chunk)), own[first : first + step]] = -np.inf
         for at, line in enumerate(lines, first):
+            if sources is not None:
+                line[same_source(matrix.sources, sources[at])] = -np.inf
             bar = np.partition(line, len(line) - wanted)[len(line) - wanted]
             near = np.flatnonzero(line >= max(float(bar) - NEAR, -3.0))  # gone rows have -inf
-            exact = exact_products(queries[at : at + 1], matrix[near], unit=True)
+            exact = exact_products(queries[at : at + 1], rows[near], unit=True)
             best = np.lexsort((near, -exact))[:wanted]
             columns[at, : len(best)], cosines[at, : len(best)] = near[best], exact[best]
     return columns, cosines
@@ -105,14 +109,11 @@ def reaching_rows(queries: Floats, matrix: Floats, bounds: Floats) -> tuple[Rows
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """Rows (n, d) and which of them count (n,)."""
+    """Rows (n, d), which of them count (n,), and their sources (n,)."""
 
     rows: Floats
     alive: Mask
-
-    @property
-    def living(self) -> int:
-        return int(self.alive.sum())
+    sources: Rows
 
 
 class NeighbourTable:
@@ -126,23 +127,30 @@ class NeighbourTable:
         self.count, self.same = count, same
         self.columns: Rows = np.empty((0, count + SPARE), np.int64)
         self.cosines: Floats = np.empty((0, count + SPARE), np.float32)
-        self._others = 0  # rows that a list could name, when it was last right
+        self._others: Rows = np.empty(0, np.int64)  # rows that a list could name, when it was last right
 
     @property
     def width(self) -> int:
         return self.count + SPARE
 
-    def fill(self, columns: Rows, cosines: Floats, others: int) -> None:
+    def fill(self, columns: Rows, cosines: Floats, a: Matrix, b: Matrix) -> None:
         """Take the lists (n, up to `width`) of all rows, from a scan of all pairs."""
         blank = ((0, 0), (0, self.width - columns.shape[1]))
         self.columns = np.pad(columns.astype(np.int64), blank, constant_values=-1)
         self.cosines = np.pad(cosines.astype(np.float32), blank, constant_values=-np.inf)
-        self._others = others
+        self._others = self._possible(a, b)
+
+    def _possible(self, a: Matrix, b: Matrix) -> Rows:
+        """(n,) how many rows of B the list of each row of A could name."""
+        if self.same:
+            return possible_partners(b.sources, b.alive)
+        return np.full(len(a.rows), b.alive.sum(), np.int64)
 
     def renumber(self, kept: Rows | None, columns: Rows | None) -> None:
         """Keep the lists of the rows `kept`; `columns` has the new number of each column."""
         if kept is not None:
             self.columns, self.cosines = self.columns[kept], self.cosines[kept]
+            self._others = self._others[kept]
         if columns is not None:
             self.columns = np.append(columns, -1)[self.columns]
 
@@ -156,7 +164,8 @@ class NeighbourTable:
         self.columns = np.pad(self.columns, more, constant_values=-1)
         self.cosines = np.pad(self.cosines, more, constant_values=-np.inf)
         nearest, highest = self.columns[:, 0].copy(), self.cosines[:, 0].copy()
-        before, self._others = self._others, max(0, b.living - self.same)
+        before = np.pad(self._others, more[0])
+        self._others = self._possible(a, b)
         self.columns[changed_a], self.cosines[changed_a] = -1, -np.inf
         stays = a.alive.copy()
         stays[changed_a] = False
@@ -174,13 +183,13 @@ class NeighbourTable:
         columns = new[at]
         kept = (cosines > bound[rows]) | (columns < bound_column[rows]) | open_ended[rows]
         if self.same:
-            kept &= rows != columns
+            kept &= (rows != columns) & ~same_source(a.sources[rows], b.sources[columns])
         self._merge(hit, rows[kept], columns[kept], cosines[kept])
-        short = stays & ((self.columns >= 0).sum(axis=1) < min(self.count, self._others))
+        short = stays & ((self.columns >= 0).sum(axis=1) < np.minimum(self.count, self._others))
         short[changed_a] = a.alive[changed_a]
         again = np.flatnonzero(short)
-        own = again if self.same else None
-        found = nearest_rows(a.rows[again], b.rows, b.alive, self.width, own)
+        own, sources = (again, a.sources[again]) if self.same else (None, None)
+        found = nearest_rows(a.rows[again], b, self.width, own, sources)
         self.columns[again], self.cosines[again] = found
         return np.flatnonzero((self.columns[:, 0] != nearest) | (self.cosines[:, 0] != highest))
 
@@ -218,8 +227,9 @@ class HeldTexts:
         rows: Floats,
         smoothing: bool = False,
         lexical: Floats | None = None,
+        sources: Sequence[str | None] = (),
     ) -> None:
-        """lexical (n, w): where candidates are looked for by lexical rows too."""
+        """lexical (n, w): where candidates are looked for by lexical rows too. sources: names or ()."""
         self.width = int(rows.shape[1])
         self.used = len(keys)
         capacity = max(_LEAST_CAPACITY, self.used + self.used // 8)
@@ -229,24 +239,45 @@ class HeldTexts:
         self._lengths = np.ones(capacity, np.float32)
         self._alive: Mask = np.arange(capacity) < self.used
         self.keys, self.texts = list(keys), list(texts)
+        self._source_names: list[str] = []
+        self._source_numbers: dict[str, int] = {}
+        self._sources: Rows = np.full(capacity, NO_SOURCE, np.int64)
+        self._sources[: len(sources)] = [self._source_number(name) for name in sources]
         self._index()
+
+    def _source_number(self, name: str | None) -> int:
+        """The number of a source, a new one where nobody is from it yet."""
+        if name is None:
+            return NO_SOURCE
+        if name not in self._source_numbers:
+            self._source_numbers[name] = len(self._source_names)
+            self._source_names.append(name)
+        return self._source_numbers[name]
+
+    def known_source(self, name: str | None) -> int:
+        """The number of a source; `NO_SOURCE` where no held text was ever of it."""
+        return NO_SOURCE if name is None else self._source_numbers.get(name, NO_SOURCE)
+
+    def source_of(self, row: int) -> str | None:
+        number = int(self._sources[row])
+        return None if number == NO_SOURCE else self._source_names[number]
 
     def _index(self) -> None:
         self.row_of = {key: row for row, key in enumerate(self.keys) if self._alive[row]}
-        self._rows_with: dict[str, list[int]] = {}
+        self._rows_with: dict[tuple[str, int], list[int]] = {}
         for row in self.row_of.values():
-            self._rows_with.setdefault(self.texts[row], []).append(row)
+            self._rows_with.setdefault((self.texts[row], int(self._sources[row])), []).append(row)
 
     def __len__(self) -> int:
         return len(self.row_of)
 
     @property
     def plain(self) -> Matrix:
-        return Matrix(self._plain[: self.used], self.alive)
+        return Matrix(self._plain[: self.used], self.alive, self.sources)
 
     @property
     def smooth(self) -> Matrix:
-        return Matrix(self._smooth[: self.used], self.alive)
+        return Matrix(self._smooth[: self.used], self.alive, self.sources)
 
     @property
     def lexical(self) -> Floats:
@@ -261,26 +292,36 @@ class HeldTexts:
     def alive(self) -> Mask:
         return self._alive[: self.used]
 
+    @property
+    def sources(self) -> Rows:
+        """(n,) numbers of sources, `NO_SOURCE` for none."""
+        return self._sources[: self.used]
+
     def stretched(self, rows: Rows | list[int]) -> Floats:
         """Corrected rows: smoothed, times their lengths."""
-        found: Floats = self._smooth[rows] * self._lengths[rows][:, None]
-        return found
+        return self._smooth[rows] * self._lengths[rows][:, None]
 
-    def row_with_text(self, text: str) -> int:
-        """The oldest row that holds a text; -1 for none."""
-        return self._rows_with.get(text, [-1])[0]
+    def row_with_text(self, text: str, source: str | None = None) -> int:
+        """The oldest row that holds a text of a source (None: of none); -1 without one."""
+        number = self.known_source(source)
+        if source is not None and number == NO_SOURCE:
+            return -1
+        return self._rows_with.get((text, number), [-1])[0]
 
-    def add(self, key: str, text: str, row: Floats, lexical: Floats | None = None) -> int:
+    def add(
+        self, key: str, text: str, row: Floats, lexical: Floats | None = None, source: str | None = None
+    ) -> int:
         """Put a text in and return its row; the earlier text of the key must be out, and room made."""
         at = self.used
         self._plain[at] = self._smooth[at] = row
         if lexical is not None:
             self._lexical[at] = lexical
         self._lengths[at], self._alive[at] = 1.0, True
+        self._sources[at] = self._source_number(source)
         self.keys.append(key)
         self.texts.append(text)
         self.row_of[key] = at
-        self._rows_with.setdefault(text, []).append(at)
+        self._rows_with.setdefault((text, int(self._sources[at])), []).append(at)
         self.used += 1
         return at
 
@@ -289,10 +330,11 @@ class HeldTexts:
         at = self.row_of.pop(key, -1)
         if at >= 0:
             self._alive[at] = False
-            same = self._rows_with[self.texts[at]]
+            kind = self.texts[at], int(self._sources[at])
+            same = self._rows_with[kind]
             same.remove(at)
             if not same:
-                del self._rows_with[self.texts[at]]
+                del self._rows_with[kind]
             self.keys[at] = self.texts[at] = ""  # the row stays until the next `compact`, the words do not
         return at
 
@@ -311,6 +353,8 @@ class HeldTexts:
         lengths, self._lengths = self._lengths[kept], np.ones(capacity, np.float32)
         self._lengths[: len(kept)] = lengths
         self._alive = np.arange(capacity) < len(kept)
+        sources, self._sources = self._sources[kept], np.full(capacity, NO_SOURCE, np.int64)
+        self._sources[: len(kept)] = sources
         self.used = len(kept)
         self.keys = [self.keys[row] for row in kept.tolist()]
         self.texts = [self.texts[row] for row in kept.tolist()]

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pairsieve.pairs import AllPairs, CrossPairs, PairSpace, Rows
+from pairsieve.pairs import CrossPairs, PairSpace, Rows
+from pairsieve.scan import open_scan
+from pairsieve.scorer import Scorer
 from pairsieve.scorer.corrections import (
     Arrays,
     Corrections,
@@ -38,11 +39,9 @@ from pairsieve.serving.held import (
     nearest_rows,
     products,
 )
+from pairsieve.serving.of_sources import NO_SOURCE, same_source, space_of
 from pairsieve.serving.record import Change
 from pairsieve.serving.reranking import NOTHING_FOUND, Found, QueryReranker
-
-if TYPE_CHECKING:
-    from pairsieve.scorer import Scorer
 
 DECIMALS = 6  # of a score where matches are ordered: a row depends on the batch it was embedded in by less
 REBUILD_FROM = 256  # changed texts, beside an eighth of all, from which a scan of all pairs is faster
@@ -58,19 +57,22 @@ class Match:
     text: str
     score: float
     probability: float | None
+    source: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Query:
     """What is asked: a new text by its unit row (d,), or a held one by its row on the asking side.
 
-    itself: the held text stands among its own answers, first and with score 1.
+    itself: the held text stands among its own answers, first and with score 1. source: the number of the
+    asker's source, whose texts are no answers.
     """
 
     text: str
     row: Floats | None = None
     held: int = -1
     itself: bool = False
+    source: int = NO_SOURCE
 
 
 class Index:
@@ -115,17 +117,25 @@ class Index:
     def __contains__(self, key: str) -> bool:
         return key in self.answering.row_of
 
+    def source_of(self, key: str) -> str | None:
+        """The source of a held text of the answering side."""
+        return self.answering.source_of(self.answering.row_of[key])
+
     # ── asking ──────────────────────────────────────────────────────────────────────────────────
 
-    def query(self, text: str, row: Floats) -> Query:
-        """The query of a text; a text that is held is asked as the held one."""
-        held = self.asking.row_with_text(text)
-        return Query(text, row) if held < 0 else Query(text, held=held, itself=self.one)
+    def query(self, text: str, row: Floats, source: str | None = None) -> Query:
+        """The query of a text; one that is held, from the same source or without any, is asked as that."""
+        held, number = self.asking.row_with_text(text, source), self.asking.known_source(source)
+        if held < 0:
+            return Query(text, row, source=number)
+        return Query(text, held=held, itself=self.one and source is None, source=number)
 
     def query_by_key(self, key: str) -> Query | None:
         """The query of a held text of the asking side, which is no answer to itself; None without one."""
         held = self.asking.row_of.get(key)
-        return None if held is None else Query(self.asking.texts[held], held=held)
+        if held is None:
+            return None
+        return Query(self.asking.texts[held], held=held, source=int(self.asking.sources[held]))
 
     def find(self, queries: Sequence[Query], count: int) -> list[list[tuple[str, str, float]]]:
         """For each query: key, text and score of its `count` best, best first.
@@ -157,12 +167,13 @@ class Index:
         new = [at for at, query in enumerate(queries) if query.row is not None]
         side = self._side_of(1)
         held = self.answering
+        sources = np.array([queries[at].source for at in new], np.int64)
         if new and any(self.corrections.smoothing):
-            nearest, cosines = nearest_rows(rows[new], held.plain.rows, held.alive, 1)
+            nearest, cosines = nearest_rows(rows[new], held.plain, 1, sources=sources)
             weights = self.corrections.weights(cosines[:, 0], side)
             rows[new] = smoothed(rows[new], held.plain.rows[nearest[:, 0]], weights)
         if new and any(self.corrections.hubness):
-            _, cosines = nearest_rows(rows[new], held.smooth.rows, held.alive, competitors(self.one))
+            _, cosines = nearest_rows(rows[new], held.smooth, competitors(self.one), sources=sources)
             rows[new] *= self.corrections.lengths(density(cosines), side)[:, None]
         return rows
 
@@ -179,6 +190,8 @@ class Index:
             line[query.held] = -np.inf
             if query.itself:
                 best.append((held.keys[query.held], held.texts[query.held], 1.0))
+        if query.source != NO_SOURCE:
+            line[same_source(held.sources, np.int64(query.source))] = -np.inf
         line[candidates.rows] = -np.inf
         near = self._nearest_by(line, count)
         lengths = any(self.corrections.hubness)
@@ -226,7 +239,8 @@ class Index:
             changed.add(held.remove(change.key))
             if change.text is not None:
                 assert change.row is not None
-                changed.add(held.add(change.key, change.text, change.row, next(lexical)))
+                added = held.add(change.key, change.text, change.row, next(lexical), change.source)
+                changed.add(added)
         changed.discard(-1)
         if len(changed) > REBUILD_FROM + len(held) // 8:
             held.compact(0)
@@ -275,8 +289,8 @@ class Index:
         for kind, tables in (("plain", self._plain_lists), ("smoothed", self._smooth_lists)):
             found = memo(kind, partial(self._scan_lists, kind, tables)) if tables else {}
             for at, table in enumerate(tables):
-                others = max(0, len(self._partner(at)) - self.one)
-                table.fill(found[f"columns-{at}"], found[f"cosines-{at}"], others)
+                both = self._sides[at].plain, self._partner(at).plain
+                table.fill(found[f"columns-{at}"], found[f"cosines-{at}"], *both)
                 if kind == "plain" and any(self.corrections.smoothing):
                     self._smooth(at, np.arange(self._sides[at].used))
         self._stretch()
@@ -286,8 +300,6 @@ class Index:
 
     def _scan_lists(self, kind: str, tables: Sequence[NeighbourTable]) -> Arrays:
         """The nearest of each text of a side and their cosines: `columns-N`, `cosines-N`."""
-        from pairsieve.scan import open_scan
-
         arrays: Arrays = {}
         for at, table in enumerate(tables):
             both = self._sides[at], self._partner(at)
@@ -295,7 +307,7 @@ class Index:
             count = min(table.width, len(b) - self.one)
             columns, cosines = np.empty((len(a), 0), np.int64), np.empty((len(a), 0), np.float32)
             if count > 0 and len(a):
-                space: PairSpace = AllPairs(len(a)) if self.one else CrossPairs(len(a), len(b))
+                space: PairSpace = space_of(both[0].sources) if self.one else CrossPairs(len(a), len(b))
                 scan = open_scan(space, a, None if self.one else b, device=self._device)
                 columns, cosines = scan.neighbours(count, desc="neighbours")
             arrays |= {f"columns-{at}": columns, f"cosines-{at}": cosines}

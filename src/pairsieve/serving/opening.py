@@ -9,26 +9,25 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.artifacts import ArtifactStore
+from pairsieve.campaign import Campaign
+from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.errors import InputError, nearest
+from pairsieve.models import Matcher, cached_embeddings
 from pairsieve.scorer import Scorer, load_scorer
 from pairsieve.scorer.corrections import Arrays, Memo, compute
 from pairsieve.scorer.saving import SCORER_FILE
 from pairsieve.serving.held import SPARE, HeldTexts
 from pairsieve.serving.index import Index
 from pairsieve.settings import CAMPAIGN_FILE
-from pairsieve.tasks import Collection, Split, load_task, tables_task
-
-if TYPE_CHECKING:
-    from pairsieve.models import Matcher
+from pairsieve.tasks import Collection, Split, Task, load_task, tables_task
 
 Vectors = NDArray[np.float32]
 Source = Collection | Path | str | None
@@ -55,6 +54,7 @@ class Served:
     asker_rows: Vectors
     store: ArtifactStore
     device: str = "auto"  # of scans
+    source_names: tuple[str, ...] = ()  # of the numbers in `texts.sources`
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ class Wanted:
     collection: Source = None
     key: str | None = None
     text: Sequence[str] = ()
+    source: str | None = None
     side: str | None = None
     askers: Source = None
     round: int | None = None
@@ -91,13 +92,10 @@ def open_served(folder: Path, wanted: Wanted) -> Served:
         raise InputError(what, where=str(folder), why=why, remedy="Leave `round` out")
     store = ArtifactStore(wanted.cache or (wanted.state or folder / STATE) / "artifacts")
     name, device = folder.resolve().name, wanted.device or "auto"
-    return _served(load_scorer(folder, wanted.device), wanted, name, store, device, {}, None)
+    return _served(load_scorer(folder, wanted.device), wanted, name, store, device, None, None)
 
 
 def _open_campaign(folder: Path, wanted: Wanted) -> Served:
-    from pairsieve.campaign import Campaign
-    from pairsieve.campaign.probability import calibrated_scorer
-
     cache = wanted.cache
     if cache is None and wanted.state is not None and not os.access(folder, os.W_OK):
         cache = wanted.state / "artifacts"  # of a campaign that can only be looked at
@@ -118,7 +116,7 @@ def _open_campaign(folder: Path, wanted: Wanted) -> Served:
         return left if right is None or side == "left" else right
 
     name, device = f"{folder.resolve().name}, round {round}", campaign.settings.device
-    return _served(scorer, wanted, name, store, device, campaign.task.splits, own_rows)
+    return _served(scorer, wanted, name, store, device, campaign.task, own_rows)
 
 
 def _served(
@@ -127,11 +125,11 @@ def _served(
     name: str,
     store: ArtifactStore,
     device: str,
-    own: Mapping[str, Split],
+    task: Task | None,
     own_rows: Callable[[Split, str], Vectors] | None,
 ) -> Served:
-    """A scorer over what is wanted. own: a campaign's splits, whose rows it keeps (`own_rows`)."""
-    one = scorer.corrections.symmetric
+    """A scorer over what is wanted. task: a campaign's, whose rows it keeps (`own_rows`)."""
+    one, own = scorer.corrections.symmetric, {} if task is None else task.splits
 
     def texts_and_rows(source: Collection | list[Split], side: str) -> tuple[Collection, Vectors]:
         if isinstance(source, Collection):
@@ -146,8 +144,8 @@ def _served(
             what, remedy = f"`{option}` with one collection", f"Leave `{option}` out"
             why = "duplicates within one collection have no sides"
             raise InputError(what, where=name, why=why, remedy=remedy)
-    source = _source(wanted.collection, wanted, own)
-    askers = EMPTY if wanted.askers is None else _source(wanted.askers, wanted, own)
+    source, its_task = _source(wanted.collection, wanted, task)
+    askers = EMPTY if wanted.askers is None else _source(wanted.askers, wanted, task)[0]
     if wanted.askers is None and isinstance(source, list) and not any(s.space.symmetric for s in source):
         askers = source
     # The right collection answers unless asked otherwise.
@@ -156,23 +154,29 @@ def _served(
         side, asking, askers = "left", "left", EMPTY
     texts, rows = texts_and_rows(source, side)
     known, known_rows = texts_and_rows(askers, asking)
-    return checked(Served(scorer, texts, rows, side, asking, name, known, known_rows, store, device))
+    names = () if texts.sources is None else source_names(its_task, texts.sources)
+    both = (known, known_rows)
+    return checked(Served(scorer, texts, rows, side, asking, name, *both, store, device, names))
 
 
-def _source(given: Source, wanted: Wanted, own: Mapping[str, Split]) -> Collection | list[Split]:
-    """What was named: a collection, itself or in a table, or splits: all of the campaign, one, a task's."""
+def _source(given: Source, wanted: Wanted, task: Task | None) -> tuple[Collection | list[Split], Task | None]:
+    """What was named: a collection, itself or in a table, or splits: all of the campaign, one, a task's; and
+    the task that it is from."""
+    own = {} if task is None else task.splits
     if given is None:
-        return list(own.values()) or EMPTY
+        return list(own.values()) or EMPTY, task
     if isinstance(given, Collection):
-        return given
+        return given, None
     if given in own:
-        return [own[str(given)]]
+        return [own[str(given)]], task
     path = Path(given)
     if path.is_dir():
-        return list(load_task(path).splits.values())
+        other = load_task(path)
+        return list(other.splits.values()), other
     if path.is_file():
-        table = tables_task(path, text=tuple(wanted.text) or ("text",), key=wanted.key, split="none")
-        return next(iter(table.splits.values())).left
+        columns = tuple(wanted.text) or ("text",)
+        table = tables_task(path, text=columns, key=wanted.key, source=wanted.source, split="none")
+        return next(iter(table.splits.values())).left, table
     remedy = "Name a task folder, or a table (CSV, TSV, JSON Lines, Parquet)"
     if own:
         remedy += f", or a split of this campaign. {nearest(str(given), own)}"
@@ -183,6 +187,7 @@ def _union(splits: Sequence[Split], side: str) -> tuple[Collection, list[NDArray
     """Texts of several splits, a key once, and which rows of each split were taken."""
     seen: dict[str, str] = {}
     places: list[NDArray[np.int64]] = []
+    sources: list[NDArray[np.int64]] = []
     for split in splits:
         kept: list[int] = []
         side_texts = split.left if side == "left" else split.right
@@ -196,7 +201,22 @@ def _union(splits: Sequence[Split], side: str) -> tuple[Collection, list[NDArray
                 where, why = f"split {split.name}", "a key names one text of what is served"
                 raise InputError(what, where=where, why=why, remedy=remedy)
         places.append(np.array(kept, np.int64))
-    return Collection(list(seen), list(seen.values())), places
+        if side_texts.sources is not None:
+            sources.append(side_texts.sources[places[-1]])
+    of_sources = np.concatenate(sources) if sources else None
+    return Collection(list(seen), list(seen.values()), sources=of_sources), places
+
+
+def source_names(task: Task | None, sources: NDArray[np.int64]) -> tuple[str, ...]:
+    """The names of the numbered sources of a task; their numbers where they have no names."""
+    names = [str(number) for number in range(int(sources.max(initial=-1)) + 1)]
+    column = None if task is None else task.provenance.get("source")
+    for split in () if task is None or column is None else task.splits.values():
+        fields, numbers = split.left.fields, split.left.sources
+        if fields is not None and numbers is not None and column in fields.names:
+            for number, name in zip(numbers.tolist(), fields.column(column)):
+                names[number] = name or names[number]
+    return tuple(names)
 
 
 def make_index(served: Served) -> Index:
@@ -205,11 +225,13 @@ def make_index(served: Served) -> Index:
     memo = _memo(served)
 
     def held(texts: Collection, rows: Vectors, name: str) -> HeldTexts:
+        numbers = () if texts.sources is None or name == "asking" else texts.sources.tolist()
+        sources = [served.source_names[number] for number in numbers]
         lexical = None
         if reranker is not None:
             encoder = reranker.lexical
             lexical = memo(f"lexical {name}", lambda: {"rows": encoder.embed(texts.texts)})["rows"]
-        return HeldTexts(texts.keys, texts.texts, rows, smoothing, lexical)
+        return HeldTexts(texts.keys, texts.texts, rows, smoothing, lexical, sources)
 
     answering = held(served.texts, served.rows, "answering")
     asking = held(served.askers, served.asker_rows, "asking")
@@ -240,8 +262,6 @@ def _memo(served: Served) -> Memo:
 
 def rows_of(matcher: Matcher, texts: Collection, side: str, store: ArtifactStore) -> Vectors:
     """Unit rows of a collection, kept in the store; a frozen encoder's under the key that campaigns use."""
-    from pairsieve.models import cached_embeddings
-
     encoder = matcher.encoder_for(side)
     key = {"encoder": matcher.rows_key(side), "texts": texts.fingerprint, "prefix": encoder.prefix(side)}
     return matcher.transform(cached_embeddings(store, key, encoder, texts.texts, side), side)

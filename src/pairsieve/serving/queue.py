@@ -40,13 +40,15 @@ class Closed(PairsieveError):
 class Job:
     """One request: matches of texts or of a held key, or (`count` 0) the text to put under a key, or none.
 
-    call: something else to do in the worker, between batches; what it returns is the answer.
+    source: where the texts are from, None for none. call: something else to do in the worker, between
+    batches; what it returns is the answer.
     """
 
     texts: list[str]
     key: str | None = None
     count: int = 0
     threshold: float | None = None
+    source: str | None = None
     call: Callable[[], Any] | None = None
     future: Future[Any] = field(default_factory=Future)
 

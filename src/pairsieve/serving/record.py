@@ -22,14 +22,15 @@ from pairsieve.errors import InputError, PairsieveError
 from pairsieve.files import locked
 
 FILE = "texts.sqlite"
-VERSION = 1
+VERSION = 2  # 1: without sources
 _TABLE = """
 CREATE TABLE IF NOT EXISTS texts (
   number INTEGER PRIMARY KEY AUTOINCREMENT,  -- the order of the last change
   key TEXT NOT NULL UNIQUE,
   text TEXT,    -- NULL: removed
   model TEXT,   -- fingerprint of the matcher that made `row`
-  row BLOB      -- float32, little-endian
+  row BLOB,     -- float32, little-endian
+  source TEXT   -- NULL: none
 )
 """
 
@@ -42,7 +43,7 @@ class RecordError(PairsieveError):
 class Change:
     """A text as it is now under its key; `text` None: removed.
 
-    number: of the order of changes. forget: nothing need be kept of a removal.
+    number: of the order of changes. forget: nothing need be kept of a removal. source: where it is from.
     """
 
     key: str
@@ -51,6 +52,7 @@ class Change:
     model: str | None = None
     number: int = 0
     forget: bool = False
+    source: str | None = None
 
 
 class Record:
@@ -75,8 +77,10 @@ class Record:
             self._base.execute("PRAGMA journal_mode = WAL")
             self._base.execute("PRAGMA synchronous = FULL")  # a commit is on disk, not only with the system
             version = self._base.execute("PRAGMA user_version").fetchone()[0]
-            if version in (0, VERSION):
+            if version in (0, 1, VERSION):
                 self._base.execute(_TABLE)
+                if version == 1:
+                    self._base.execute("ALTER TABLE texts ADD COLUMN source TEXT")
                 self._base.execute(f"PRAGMA user_version = {VERSION}")
                 return
         except sqlite3.DatabaseError as error:
@@ -89,26 +93,26 @@ class Record:
 
     def write(self, changes: Iterable[Change]) -> None:
         """All of them or none; on disk when this returns."""
-        insert = "INSERT OR REPLACE INTO texts (text, model, row, key) VALUES (?, ?, ?, ?)"
+        insert = "INSERT OR REPLACE INTO texts (text, model, row, key, source) VALUES (?, ?, ?, ?, ?)"
         try:
             with self._transaction():
                 for change in changes:
                     if change.forget:
                         self._base.execute("DELETE FROM texts WHERE key = ?", (change.key,))
                     else:
-                        self._base.execute(insert, _cells(change))
+                        self._base.execute(insert, (*_cells(change), change.source))
         except sqlite3.Error as error:
             remedy = "Nothing of it was kept. Look after the disk, then send it again."
             raise RecordError(f"{self.path}: the change could not be written ({error}). {remedy}") from error
 
     def read(self, after: int = 0) -> list[Change]:
         """Every change that counts, in the order in which they were made; those after a number only."""
-        query = "SELECT key, text, row, model, number FROM texts WHERE number > ? ORDER BY number"
+        query = "SELECT key, text, row, model, number, source FROM texts WHERE number > ? ORDER BY number"
         with self._one_at_a_time:
             found = self._base.execute(query, (after,)).fetchall()
         return [
-            Change(key, text, None if row is None else np.frombuffer(row, "<f4").astype(np.float32), *more)
-            for key, text, row, *more in found
+            Change(key, text, _row(row), model, number, source=source)
+            for key, text, row, model, number, source in found
         ]
 
     def keys(self) -> set[str]:
@@ -138,6 +142,10 @@ class Record:
     def close(self) -> None:
         self._base.close()
         self._lock.close()
+
+
+def _row(cells: bytes | None) -> NDArray[np.float32] | None:
+    return None if cells is None else np.frombuffer(cells, "<f4").astype(np.float32)
 
 
 def _cells(change: Change) -> tuple[str | None, str | None, bytes | None, str]:

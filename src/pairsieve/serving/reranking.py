@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, Mask, PairSpace, Rows, pair_rows
 from pairsieve.reranker import Reranker, candidate_scans, cross_logits
 from pairsieve.reranker.features import (
-    KINDS,
     TextReader,
+    compared_count,
     compared_values,
     describe,
     lead,
@@ -26,8 +26,10 @@ from pairsieve.reranker.features import (
     normalised,
 )
 from pairsieve.reranker.trees import Logits
+from pairsieve.scan import open_scan
 from pairsieve.serving.candidates import CandidateTable, candidate_pairs
 from pairsieve.serving.held import Floats, HeldTexts, exact_products, pair_cosines
+from pairsieve.serving.of_sources import space_of
 
 if TYPE_CHECKING:
     from pairsieve.serving.index import Query
@@ -60,7 +62,7 @@ class QueryReranker:
         self.reranker, self.asking, self.answering, self.side = reranker, asking, answering, side
         self.one = asking is answering
         scores = 3 if reranker.cross_encoders else 2
-        self.table = CandidateTable(self.one, scores + len(KINDS))
+        self.table = CandidateTable(self.one, compared_count(scores, reranker.vocabulary.layout))
         self._logits: dict[tuple[str, str], float] = {}
         self._reader = TextReader(reranker.vocabulary)
 
@@ -71,12 +73,10 @@ class QueryReranker:
 
     def find_all(self, device: str) -> Ids:
         """All candidates among held texts, by scans of all pairs: answering rows with asking rows."""
-        from pairsieve.scan import open_scan
-
         held, asking = self.answering, None if self.one else self.asking
         if not len(held) or not len(self.asking):
             return np.empty(0, np.int64)
-        space: PairSpace = AllPairs(held.used) if asking is None else CrossPairs(held.used, asking.used)
+        space = space_of(held.sources) if asking is None else CrossPairs(held.used, asking.used)
         rows = held.plain.rows, None if asking is None else asking.plain.rows
         lexical = held.lexical, None if asking is None else asking.lexical
         scans = candidate_scans(partial(open_scan, device=device), space, rows, lexical)
@@ -93,7 +93,8 @@ class QueryReranker:
         for row in changed[~held.alive[changed]].tolist():
             table.remove(row)
         new = changed[held.alive[changed]]
-        asked, found = candidate_pairs(held.plain.rows[new], held.lexical[new], asking, self.reranker.cuts)
+        rows = held.plain.rows[new], held.lexical[new], held.sources[new]
+        asked, found = candidate_pairs(*rows, asking, self.reranker.cuts)
         if self.one:
             asked, found = asked[found != new[asked]], found[found != new[asked]]
         table.add(new, np.split(found, np.searchsorted(asked, np.arange(1, len(new)))) if len(new) else [])
@@ -122,7 +123,8 @@ class QueryReranker:
         if new:
             rows = np.stack([query.row for query in queries if query.row is not None])
             lexical = self.lexical([queries[at].text for at in new])
-            asked, reached = candidate_pairs(rows, lexical, self.answering, self.reranker.cuts)
+            sources = np.array([queries[at].source for at in new], np.int64)
+            asked, reached = candidate_pairs(rows, lexical, sources, self.answering, self.reranker.cuts)
             pieces = np.split(reached, np.searchsorted(asked, np.arange(1, len(new))))
             for at, *one in zip(new, pieces, rows, lexical):
                 found[at] = Found(*one)

@@ -16,27 +16,25 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import InputError, PairsieveError
+from pairsieve.models import Matcher
+from pairsieve.scorer import Scorer
+from pairsieve.serving.checks import check_key, check_text
 from pairsieve.serving.index import Index, Match, Query
 from pairsieve.serving.loading import Loaded, embedded, load
+from pairsieve.serving.of_sources import check_source
 from pairsieve.serving.opening import STATE, Served, Source, Wanted, finite, open_served
 from pairsieve.serving.queue import Job, Queue
 from pairsieve.serving.record import Change, Record
 
-if TYPE_CHECKING:
-    from pairsieve.models import Matcher
-    from pairsieve.scorer import Scorer
-
 Vectors = NDArray[np.float32]
 
 MOST_MATCHES = 50_000  # of one text
-LONGEST_TEXT = 100_000  # characters; an encoder reads the first few hundred
-LONGEST_KEY = 500  # characters
 LONGEST_PAGE = 1 << 20  # characters of the texts of a page
 MOST_WAITING = 1024  # texts that may wait before requests are refused
 MOST_AT_ONCE = 256  # texts of one batch: enough for every core to have some
@@ -65,10 +63,6 @@ class Unreadable(InputError):
             why="it knows none of its characters, so all such texts would match each other",
             remedy="Use an encoder made for this script, or leave the text out",
         )
-
-
-class TooLong(InputError):
-    """A text that is longer than any encoder would read."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +94,7 @@ class BatchDone:
 class TextPage:
     """Some held texts in the order of their keys; `next`: where the next page begins, None at the end."""
 
-    texts: list[tuple[str, str]]  # key, text
+    texts: list[tuple[str, str, str | None]]  # key, text, source
     next: str | None
 
 
@@ -136,6 +130,7 @@ class Service:
         *,
         key: str | None = None,
         text: Sequence[str] = (),
+        source: str | None = None,
         side: str | None = None,
         askers: Source = None,
         round: int | None = None,
@@ -147,15 +142,16 @@ class Service:
     ) -> Service:
         """Serve a campaign's scorer, or an exported one.
 
-        collection: what to search: a `Collection`, a task folder, a table (with its `key` and `text`
-        columns) or the name of a split; without one, all texts of the campaign, or none for an exported
-        model. side: the collection's side of a pair between two collections ("right": a left text asks, the
-        right collection answers). askers: known texts of the other side, in the same forms; without them,
-        those of the splits or the task that the collection is from. Without any, the collection's own rows
-        are not corrected. state: the folder that keeps additions and removals, `folder/serving` if None.
+        collection: what to search: a `Collection`, a task folder, a table (with its `key`, `text` and
+        `source` columns) or the name of a split; without one, all texts of the campaign, or none for an
+        exported model. side: the collection's side of a pair between two collections ("right": a left text
+        asks, the right collection answers). askers: known texts of the other side, in the same forms;
+        without them, those of the splits or the task that the collection is from. Without any, the
+        collection's own rows are not corrected. state: the folder that keeps additions and removals,
+        `folder/serving` if None.
         """
         folder = Path(folder)
-        wanted = Wanted(collection, key, text, side, askers, round, state, cache, device)
+        wanted = Wanted(collection, key, text, source, side, askers, round, state, cache, device)
         reopen = partial(open_served, folder, wanted)
         return Service(
             reopen(),
@@ -188,37 +184,53 @@ class Service:
 
     # ── asking ──────────────────────────────────────────────────────────────────────────────────
 
-    def match(self, text: str, count: int = 10, threshold: float | None = None) -> list[Match]:
+    def match(
+        self, text: str, count: int = 10, threshold: float | None = None, *, source: str | None = None
+    ) -> list[Match]:
         """The `count` best texts, best first; with `threshold` only those whose score reaches it.
 
         Of equal scores (to six decimals) the text that has been there longer is first. A text that is held
-        is asked as the held one: within one collection it is the first answer, with score 1.
+        is asked as the held one: within one collection it is the first answer, with score 1. source: where
+        the text is from; texts of that source are no answers. Without one, all texts are compared.
         """
-        return self.match_many([text], count, threshold)[0]
+        return self.match_many([text], count, threshold, source=source)[0]
 
     def match_key(self, key: str, count: int = 10, threshold: float | None = None) -> list[Match]:
         """The best partners of a held text by its key: in one collection any, between two a known asker."""
         return self.ask([], count, threshold, key).result()[0].matches
 
     def match_many(
-        self, texts: Sequence[str], count: int = 10, threshold: float | None = None
+        self,
+        texts: Sequence[str],
+        count: int = 10,
+        threshold: float | None = None,
+        *,
+        source: str | None = None,
     ) -> list[list[Match]]:
-        """`match` of each text, in order."""
+        """`match` of each text, in order; all of one source."""
         size = self.queue.most_at_once
         batches = (texts[first : first + size] for first in range(0, len(texts), size))
-        answers = (answer for batch in batches for answer in self.ask(batch, count, threshold).result())
-        return [answer.matches for answer in answers]
+        asked = [self.ask(batch, count, threshold, source=source).result() for batch in batches]
+        return [answer.matches for answers in asked for answer in answers]
 
-    def add(self, key: str, text: str) -> Changed:
-        """Put a text in; an earlier one with the same key is replaced. It is on disk when this returns."""
-        return self.change(key, text).result()
+    def add(self, key: str, text: str, *, source: str | None = None) -> Changed:
+        """Put a text in; an earlier one with the same key is replaced. It is on disk when this returns.
+
+        source: where it is from; it is then no partner of texts of that source.
+        """
+        return self.change(key, text, source).result()
 
     def remove(self, key: str) -> None:
         """Take a text out for good; `UnknownKey` where there is none."""
         self.change(key, None).result()
 
     def ask(
-        self, texts: Sequence[str], count: int = 10, threshold: float | None = None, key: str | None = None
+        self,
+        texts: Sequence[str],
+        count: int = 10,
+        threshold: float | None = None,
+        key: str | None = None,
+        source: str | None = None,
     ) -> Future[list[Answer]]:
         """`match_many`, or `match_key` with a key and no texts, without waiting; `Busy` if too much waits."""
         if not 1 <= count <= MOST_MATCHES:
@@ -226,34 +238,33 @@ class Service:
         if threshold is not None and not math.isfinite(threshold):
             raise InputError(f"threshold {threshold}", remedy="Give a score between -1 and 1")
         for text in texts:
-            _check_text(text)
-        return self.queue.put(Job(list(texts), key, count, threshold))
+            check_text(text)
+        check_source(source, self._index.one)
+        return self.queue.put(Job(list(texts), key, count, threshold, source))
 
-    def change(self, key: str, text: str | None) -> Future[Changed]:
+    def change(self, key: str, text: str | None, source: str | None = None) -> Future[Changed]:
         """`add`, or `remove` for None, without waiting for it."""
         if text is not None:
-            if not 1 <= len(key) <= LONGEST_KEY:
-                remedy = f"Give a key of 1 to {LONGEST_KEY} characters"
-                raise InputError(f"a key of {len(key):,} characters", remedy=remedy)
-            _check_unicode(key, "key")
-            _check_text(text)
-        return self.queue.put(Job([] if text is None else [text], key))
+            check_key(key)
+            check_text(text)
+            check_source(source, self._index.one)
+        return self.queue.put(Job([] if text is None else [text], key, source=source))
 
     # ── what is held ────────────────────────────────────────────────────────────────────────────
 
     def text(self, key: str) -> str:
         """A held text by its key; `UnknownKey` where there is none."""
-        return str(self.look_up(key).result())
+        return self.look_up(key).result()[0]
 
-    def look_up(self, key: str) -> Future[str]:
-        """`text`, without waiting for it."""
+    def look_up(self, key: str) -> Future[tuple[str, str | None]]:
+        """A held text and its source by its key, without waiting for it."""
 
-        def found() -> str:
+        def found() -> tuple[str, str | None]:
             held = self._index.answering
             row = held.row_of.get(key)
             if row is None:
                 raise UnknownKey(key)
-            return held.texts[row]
+            return held.texts[row], held.source_of(row)
 
         return self.queue.put(Job([], call=found))
 
@@ -263,13 +274,14 @@ class Service:
         def found() -> TextPage:
             held = self._index.answering
             later = held.row_of if after is None else (key for key in held.row_of if key > after)
-            texts, size = list[tuple[str, str]](), 0
+            texts, size = list[tuple[str, str, str | None]](), 0
             for key in heapq.nsmallest(count + 1, later):
-                text = held.texts[held.row_of[key]]
+                row = held.row_of[key]
+                text = held.texts[row]
                 size += len(text)
                 if texts and (len(texts) == count or size > LONGEST_PAGE):
                     return TextPage(texts, texts[-1][0])
-                texts.append((key, text))
+                texts.append((key, text, held.source_of(row)))
             return TextPage(texts, None)
 
         return self.queue.put(Job([], call=found))
@@ -415,7 +427,7 @@ class Service:
         owners: list[Job] = []
         remaining = iter(rows)
         for job in jobs:
-            asked = [self._index.query(text, next(remaining)) for text in job.texts]
+            asked = [self._index.query(text, next(remaining), job.source) for text in job.texts]
             if job.key is not None:
                 held = self._index.query_by_key(job.key)
                 if held is None:
@@ -441,8 +453,9 @@ class Service:
         least = -np.inf if threshold is None else float(np.float32(threshold))
         reached = [match for match in near if match[2] >= least]
         chances = self.scorer.probabilities(np.array([score for _, _, score in reached]))
-        return [
-            Match(*match, chance if chance == chance else None)  # nan: nothing calibrates the score
+        source_of = self._index.source_of
+        return [  # nan: nothing calibrates the score
+            Match(*match, chance if chance == chance else None, source_of(match[0]))
             for match, chance in zip(reached, chances.tolist())
         ]
 
@@ -457,7 +470,8 @@ class Service:
             there = present.get(key, key in self._index)
             present[key] = text is not None
             if text is not None:
-                changes.append(Change(key, text, next(remaining), self._loaded.fingerprint))
+                row, model = next(remaining), self._loaded.fingerprint
+                changes.append(Change(key, text, row, model, source=job.source))
                 results[job] = Changed(there, self._is_cut(text, self.served.side))
             elif there:
                 changes.append(Change(key, None, forget=key not in self._loaded.own_keys))
@@ -477,21 +491,3 @@ class Service:
         if len(whole.encode()) <= encoder.max_length - 2:
             return False
         return len(encoder.tokenizer(whole, verbose=False)["input_ids"]) > encoder.max_length
-
-
-def _check_text(text: str) -> None:
-    """Refuse a text that cannot be matched: nothing to read, too long, or not Unicode."""
-    if len(text) > LONGEST_TEXT:
-        why = f"at most {LONGEST_TEXT:,} are taken, and an encoder reads only the first few hundred words"
-        raise TooLong(f"a text of {len(text):,} characters", why=why, remedy="Send the part that matters")
-    if not any(character.isprintable() and not character.isspace() for character in text):
-        raise InputError("the text is empty", why="there is nothing to match", remedy="Give some words")
-    _check_unicode(text, "text")
-
-
-def _check_unicode(words: str, what: str) -> None:
-    try:
-        words.encode()
-    except UnicodeEncodeError:
-        message = f"the {what} holds half a surrogate pair, which is no character"
-        raise InputError(message, remedy="Send UTF-8") from None

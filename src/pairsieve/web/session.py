@@ -13,7 +13,7 @@ import hashlib
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +36,7 @@ from pairsieve.web.predictions import Predictions
 from pairsieve.web.records import find_columns
 
 LEASE_SECONDS = 180.0  # without a sign of life for so long, a person's pairs go to others
+MOST_PEOPLE = 1000  # remembered at once; names cost nothing, so anybody could invent them without end
 PAGE = "page"  # the ledger's `source` of what people say here
 
 
@@ -104,11 +105,11 @@ class LabellingSession:
             return {"pairs": pairs, **self._state(who)}
 
     def _choose(self, who: str, count: int) -> list[int]:
-        cache, skipped = self._cache, self._skipped.setdefault(who, {})
-        others = sum(1 for name in self._active() if name != who)
+        cache, skipped, active = self._cache, self._skipped.setdefault(who, {}), self._active()
+        others = len(active - {who})
         if others:  # near the end of a round, leave some for the others
             count = max(2, min(count, len(cache.wanting) // (others + 1)))
-        kept = [p for p in self._held.get(who, {}) if p not in skipped and self._is_for(p, who)]
+        kept = [p for p in self._held.get(who, {}) if p not in skipped and self._is_for(p, who, active)]
         chosen = dict.fromkeys(kept[:count])
         # What a contradiction made doubtful is likely to follow again once it is settled: it is asked last.
         doubtful = cache.fallen if self._contradictions else set()
@@ -117,12 +118,12 @@ class LabellingSession:
                 if len(chosen) >= count:
                     break
                 free = pair not in chosen and pair not in skipped and (pair in doubtful) == late
-                if free and self._is_for(pair, who):
+                if free and self._is_for(pair, who, active):
                     chosen[pair] = None
         for pair in skipped:  # the first skipped comes back first, behind everything else
             if len(chosen) >= count:
                 break
-            if self._is_for(pair, who):
+            if self._is_for(pair, who, active):
                 chosen[pair] = None
         for pair in self._held.get(who, {}):
             self._leases.get(pair, set()).discard(who)
@@ -131,12 +132,11 @@ class LabellingSession:
             self._leases.setdefault(pair, set()).add(who)
         return list(chosen)
 
-    def _is_for(self, pair: int, who: str) -> bool:
+    def _is_for(self, pair: int, who: str, active: Set[str]) -> bool:
         """Whether `who` may be asked: not answered by them, and not promised to enough others."""
         votes = self._cache.votes.get(pair, {})
         if pair not in self._cache.wanting or who in votes:
             return False
-        active = self._active()
         promised = sum(1 for name in self._leases.get(pair, ()) if name != who and name in active)
         return len(votes) + promised < self.wanted(pair)
 
@@ -446,8 +446,18 @@ class LabellingSession:
         """Under the lock: a person who was here just now, by the name that the ledger keeps."""
         name = self._named(who)
         with self._lock:
-            self._seen[name] = self._clock()
+            self._seen.pop(name, None)
+            self._seen[name] = self._clock()  # the last seen stands last
+            while len(self._seen) > MOST_PEOPLE:
+                self._forget(next(iter(self._seen)))
             yield name
+
+    def _forget(self, who: str) -> None:
+        """Somebody's leases and skips, which they can do without; what they answered stays."""
+        self._seen.pop(who, None)
+        self._skipped.pop(who, None)
+        for pair in self._held.pop(who, {}):
+            self._leases.get(pair, set()).discard(who)
 
     def _active(self) -> set[str]:
         now = self._clock()
