@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pairsieve.campaign.notebook import html_table
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError, MissingExtra
-from pairsieve.matches.listing import NUMBERS, read_list
 from pairsieve.measure import Curve
 from pairsieve.measure.figures import Figures, figures_table
-from pairsieve.report.facts import Missing
-from pairsieve.report.plots import check_plot, pr_curve
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+    from pairsieve.report.facts import Missing
 
 Folder: TypeAlias = Path | str
 ROWS_SHOWN = 10  # of a list, in a notebook
@@ -154,6 +153,8 @@ class Evaluation:
 
     def plot(self, path: Folder) -> Path:
         """Draw the precision-recall curve as PNG."""
+        from pairsieve.report.plots import check_plot, pr_curve
+
         check_plot(Path(path))
         pairs = self.figures.pairs
         title = f"{self.task}, {self.split}: {pairs:,} pairs"
@@ -316,6 +317,8 @@ class WrittenTable:
 
     def rows(self, most: int | None = None) -> Iterator[dict[str, Any]]:
         """The first `most` rows, or all; a long list is not held in memory."""
+        from pairsieve.matches.listing import NUMBERS, read_list
+
         if not self.path.exists():
             what, remedy = "the list is not written yet", "Answer the questions that wait, and call it again"
             raise InputError(what, where=str(self.path), remedy=remedy)
