@@ -1,5 +1,18 @@
-"""`python -m pairsieve` is the command line."""
+"""`python -m pairsieve` and the command `pairsieve`: the command line."""
 
-from pairsieve.cli import main
+import os
+import signal
 
-main()
+
+def main() -> None:
+    """Run the command line. A signal that comes while it is imported ends it without a traceback."""
+    for kind in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(kind) is not signal.SIG_IGN:
+            signal.signal(kind, lambda kind, _: os._exit(128 + kind))
+    from pairsieve.cli import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -203,8 +203,7 @@ def forecast(x: ArrayLike, y: ArrayLike, prior: Prior, shares: ArrayLike = QUANT
     squares = weights @ y**2 + precision * prior.coefficient**2 - gathered * mean**2
     degrees = prior.rounds + weights.sum()
     variance = (prior.rounds * prior.noise**2 + max(squares, 0.0)) / degrees * (1.0 + ahead**2 / gathered)
-    values: Floats = mean * ahead + np.sqrt(variance) * stdtrit(degrees, np.asarray(shares))
-    return values
+    return mean * ahead + np.sqrt(variance) * stdtrit(degrees, np.asarray(shares))
 
 
 def _about(figure: Estimate) -> str:

@@ -14,12 +14,10 @@ def sigmoid(logits: ArrayLike) -> Floats:
     """1 / (1 + exp(-x)) in float64, of any shape; no overflow for any x, no rounding to 0 above -745."""
     x = np.asarray(logits, np.float64)
     small = np.exp(-np.abs(x))
-    result: Floats = np.where(x >= 0, 1.0, small) / (1.0 + small)
-    return result
+    return np.where(x >= 0, 1.0, small) / (1.0 + small)
 
 
 def logit(probabilities: ArrayLike) -> Floats:
     """log(p / (1 - p)) in float64, of any shape, for p between 0 and 1 (both excluded)."""
     p = np.asarray(probabilities, np.float64)
-    result: Floats = np.log(p) - np.log1p(-p)
-    return result
+    return np.log(p) - np.log1p(-p)

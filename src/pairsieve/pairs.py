@@ -30,8 +30,7 @@ _LOW = (1 << 32) - 1
 
 def pair_ids(left: ArrayLike, right: ArrayLike) -> Ids:
     """Ids of pairs given as row numbers, in the order given: `left << 32 | right`."""
-    ids: Ids = (np.asarray(left, dtype=np.int64) << 32) | np.asarray(right, dtype=np.int64)
-    return ids
+    return (np.asarray(left, dtype=np.int64) << 32) | np.asarray(right, dtype=np.int64)
 
 
 def pair_rows(ids: Ids) -> tuple[Rows, Rows]:
@@ -44,8 +43,7 @@ def is_member(ids: Ids, among: Ids) -> Mask:
     if len(among) == 0:
         return np.zeros(len(ids), dtype=bool)
     at = np.minimum(np.searchsorted(among, ids), len(among) - 1)
-    found: Mask = among[at] == ids
-    return found
+    return among[at] == ids
 
 
 @dataclass(frozen=True)
@@ -73,14 +71,12 @@ class AllPairs:
 
     def contains(self, ids: Ids) -> Mask:
         left, right = pair_rows(ids)
-        inside: Mask = (left >= 0) & (left < right) & (right < self.texts)
-        return inside
+        return (left >= 0) & (left < right) & (right < self.texts)
 
     def ranks(self, ids: Ids) -> Ids:
         """Position of each id in the order of all ids: pairs before row `left`, then within it."""
         left, right = pair_rows(ids)
-        ranks: Ids = left * (2 * self.texts - left - 1) // 2 + (right - left - 1)
-        return ranks
+        return left * (2 * self.texts - left - 1) // 2 + (right - left - 1)
 
     def unrank(self, ranks: Ids) -> Ids:
         """Inverse of `ranks`: a float guess at the row, then corrected in integers until it fits."""
@@ -130,8 +126,7 @@ class AcrossPairs(AllPairs):
     def across(self, ids: Ids) -> Mask:
         """Which of the pairs are between two sources."""
         left, right = pair_rows(ids)
-        different: Mask = self.sources[left] != self.sources[right]
-        return different
+        return self.sources[left] != self.sources[right]
 
     def contains(self, ids: Ids) -> Mask:
         inside = super().contains(ids)
@@ -143,8 +138,7 @@ class AcrossPairs(AllPairs):
         left, right = pair_rows(ids)
         own = self.sources[left]
         same = np.searchsorted(self._keys, own * MOST_TEXTS + right) - self._place[left] - 1
-        ranks: Ids = self._first[left] + (right - left - 1) - same
-        return ranks
+        return self._first[left] + (right - left - 1) - same
 
     def unrank(self, ranks: Ids) -> Ids:
         """Inverse of `ranks`: the row by bisection, then the n-th later row that is not of its source."""
@@ -163,8 +157,7 @@ class AcrossPairs(AllPairs):
 
     @cached_property
     def _keys(self) -> Rows:
-        keys: Rows = self.sources[self._order] * MOST_TEXTS + self._order
-        return keys
+        return self.sources[self._order] * MOST_TEXTS + self._order
 
     @cached_property
     def _place(self) -> Rows:
@@ -178,14 +171,12 @@ class AcrossPairs(AllPairs):
         """(texts,) how many rows of its source come before each row."""
         sizes = np.bincount(self.sources, minlength=1)
         starts = np.cumsum(sizes) - sizes
-        within: Rows = self._place - starts[self.sources] if self.texts else self._place
-        return within
+        return self._place - starts[self.sources] if self.texts else self._place
 
     @cached_property
     def _gaps(self) -> Rows:
         """In `_order`: the source, and how many rows of other sources come before each row."""
-        gaps: Rows = self.sources[self._order] * MOST_TEXTS + self._order - self._within[self._order]
-        return gaps
+        return self.sources[self._order] * MOST_TEXTS + self._order - self._within[self._order]
 
     @cached_property
     def _first(self) -> Rows:
@@ -221,13 +212,11 @@ class CrossPairs:
 
     def contains(self, ids: Ids) -> Mask:
         left, right = pair_rows(ids)
-        inside: Mask = (left >= 0) & (left < self.left) & (right < self.right)
-        return inside
+        return (left >= 0) & (left < self.left) & (right < self.right)
 
     def ranks(self, ids: Ids) -> Ids:
         left, right = pair_rows(ids)
-        ranks: Ids = left * self.right + right
-        return ranks
+        return left * self.right + right
 
     def unrank(self, ranks: Ids) -> Ids:
         ranks = np.asarray(ranks, dtype=np.int64)
@@ -239,6 +228,20 @@ class CrossPairs:
 
 
 PairSpace: TypeAlias = AllPairs | CrossPairs
+
+
+def same_cluster(cluster: Rows) -> Ids:
+    """Sorted ids of all pairs of one collection whose texts have the same `cluster` (n,), a number from 0.
+
+    A cluster of s texts has s(s-1)/2 pairs: each text pairs with those after it in its cluster.
+    """
+    size, order = np.bincount(cluster, minlength=1), np.argsort(cluster, kind="stable")
+    own = cluster[order]
+    place = np.arange(len(order)) - (np.cumsum(size) - size)[own]  # 0 for the first text of its cluster
+    partners = size[own] - 1 - place
+    starts = np.repeat(np.cumsum(partners) - partners, partners)
+    later = np.repeat(np.arange(len(order)) + 1, partners) + np.arange(len(starts)) - starts
+    return np.sort(pair_ids(np.repeat(order, partners), order[later]))
 
 
 @dataclass(frozen=True)

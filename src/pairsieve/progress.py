@@ -20,14 +20,12 @@ class Bar(Protocol):
 
 def bar(total: int, words: str, unit: str = "it") -> Bar:
     """A progress bar on stderr; shown only on a terminal, so that logs and pipes stay clean."""
-    shown: Bar = _tqdm(None, words, unit, total)
-    return shown
+    return _tqdm(None, words, unit, total)
 
 
 def tracked(items: Iterable[Item], words: str, unit: str = "it") -> Iterable[Item]:
     """`items`, with a bar that moves as they are taken."""
-    shown: Iterable[Item] = _tqdm(items, words, unit)
-    return shown
+    return _tqdm(items, words, unit)
 
 
 def _tqdm(items: Any, words: str, unit: str, total: int | None = None) -> Any:

@@ -215,7 +215,7 @@ class CampaignSettings:
     @property
     def holds_password(self) -> bool:
         """Whether the ledger's URL may hold a password; better kept in ~/.pgpass."""
-        return "://" in self.ledger and bool(re.search(r"//[^/@]*:[^/]*@|password", self.ledger))
+        return "://" in self.ledger and bool(re.search(r"//[^/@]*:.*@|password", self.ledger))
 
     def ledger_place(self, campaign_folder: Path) -> str | Path:
         """What `open_ledger` is given: a URL as it stands, a file inside the campaign's folder."""
@@ -232,8 +232,11 @@ def portable_task(task_folder: Path, campaign_folder: Path) -> str:
 
 
 def without_password(words: str) -> str:
-    """A database's URL as it may be shown to others: `scheme://user:***@host`."""
-    return re.sub(r"(://[^/@\s:]*:)[^/@\s]*(?=@)|(password=)[^&\s]*", r"\1\2***", words)
+    """A database's URL as it may be shown to others: `scheme://user:***@host`.
+
+    A password may hold any character, also "/" and "@": it ends at the last "@".
+    """
+    return re.sub(r"(://[^/@\s:]*:)\S*(?=@)|(password=)[^&\s]*", r"\1\2***", words)
 
 
 def load_settings(path: Path) -> CampaignSettings:

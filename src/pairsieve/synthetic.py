@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.pairs import AllPairs, Ids
+from pairsieve.pairs import AllPairs, same_cluster
 from pairsieve.tasks import Collection, Split, Task
 from pairsieve.tasks.joined import joined_rows
 
@@ -132,8 +132,7 @@ class Draw:
         return "".join(str(self.whole(0, 9)) for _ in range(count))
 
     def shuffled(self, count: int) -> list[int]:
-        order: list[int] = np.argsort(self._rng.random(count), kind="stable").tolist()
-        return order
+        return np.argsort(self._rng.random(count), kind="stable").tolist()
 
 
 @dataclass(frozen=True)
@@ -222,17 +221,6 @@ def _split(name: str, table: SyntheticRecords, kept: NDArray[np.bool_], truth: b
     side = Collection([f"r{row:05d}" for row in rows], [texts[row] for row in rows])
     positives = same_cluster(table.entity[kept]) if truth else nothing
     return Split(name, AllPairs(len(side)), side, side, positives, nothing, truth)
-
-
-def same_cluster(cluster: Ids) -> Ids:
-    """Sorted ids of all pairs of one collection whose texts share a cluster."""
-    order = np.argsort(cluster, kind="stable")
-    starts = np.flatnonzero(np.diff(cluster[order], prepend=-1))
-    pieces = [np.empty(0, np.int64)]
-    for members in np.split(order, starts[1:]):
-        one, other = np.triu_indices(len(members), 1)
-        pieces.append(AllPairs(len(cluster)).ids(members[one], members[other]))
-    return np.sort(np.concatenate(pieces))
 
 
 # ── words ────────────────────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -76,7 +76,7 @@ def table_writer(
                 yield write
             else:
                 table = csv.writer(_UnixLines(file), delimiter=_DELIMITERS[suffix], lineterminator="\r\n")
-                table.writerow(types)
+                table.writerow(map(spreadsheet_safe, types))
 
                 def write_safely(columns: Mapping[str, Sequence[Any]]) -> None:
                     cells = (
@@ -122,9 +122,13 @@ def _sheet_writer(
                 raise InputError("the list is too long for Excel", why=why, remedy="Write .csv or .parquet")
             sheet.append([cell(value) for value in row])
 
-    sheet.append([cell(name) for name in types])
-    yield append
-    book.save(path)
+    try:
+        sheet.append([cell(name) for name in types])
+        yield append
+        book.save(path)
+    finally:
+        with suppress(Exception):  # what is left open would complain later, without a place
+            sheet.close()
 
 
 def write_table(
@@ -169,18 +173,23 @@ def read_rows(path: Path, types: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         if suffix == ".jsonl":
             yield from map(json.loads, file)
             return
-        for row in csv.DictReader(file, delimiter=_DELIMITERS[suffix]):
+        rows = csv.reader(file, delimiter=_DELIMITERS[suffix])
+        names = list(map(from_spreadsheet, next(rows, [])))
+        for row in (dict(zip(names, cells)) for cells in rows if cells):
             yield {name: _typed(cell, types.get(name, "string")) for name, cell in row.items()}
 
 
-def read_columns(file: pq.ParquetFile, columns: Sequence[str], packed: int, where: Path) -> pa.Table:
+def read_columns(
+    file: pq.ParquetFile, columns: Sequence[str], packed: int, where: Path, held: int = 0
+) -> pa.Table:
     """Columns of an open Parquet file; refused where they unpack to far more than its `packed` bytes.
 
-    A value that repeats is stored once, so a few kilobytes can claim more than any memory.
+    A value that repeats is stored once, so a few kilobytes can claim more than any memory. held: bytes of
+    the file's columns that were read before.
     """
     import pyarrow as pa
 
-    most, held, batches = max(LARGE, MOST_RATIO * packed), 0, []
+    most, batches = max(LARGE, MOST_RATIO * packed), []
     for batch in file.iter_batches(_ROWS, columns=list(columns)):
         held += batch.nbytes
         if held > most:

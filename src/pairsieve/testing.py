@@ -3,7 +3,8 @@
     from pairsieve.testing import check_strategy
     check_strategy(my_strategy)
 
-The kits for ledgers and label sources stand beside them: `pairsieve.ledger.check`, `pairsieve.sources.check`.
+The kits for ledgers and label sources stand beside them: `pairsieve.ledger.check_ledger` and
+`pairsieve.sources.check_label_source`.
 """
 
 from __future__ import annotations

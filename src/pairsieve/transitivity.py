@@ -50,8 +50,7 @@ class Groups:
         if len(self.texts) == 0:
             return np.full(len(rows), -1, np.int64)
         at = np.minimum(np.searchsorted(self.texts, rows), len(self.texts) - 1)
-        found: Rows = np.where(self.texts[at] == rows, self.group[at], -1)
-        return found
+        return np.where(self.texts[at] == rows, self.group[at], -1)
 
     def path(self, left: int, right: int) -> Ids:
         """The fewest matches that lead from one text to another of its group, in the order of the walk."""
@@ -85,8 +84,7 @@ class Implied:
 
     @property
     def inferred(self) -> Mask:
-        mask: Mask = (self.labels != OPEN) & ~self.given
-        return mask
+        return (self.labels != OPEN) & ~self.given
 
     def chain(self, at: int) -> Ids:
         """The labelled pairs that the label of `ids[at]` rests on; empty where it is open.

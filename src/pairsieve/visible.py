@@ -17,6 +17,11 @@ _CONTROLS: dict[int, str] = {
 }
 
 
+def visible_lines(text: str) -> str:
+    """The same of several lines, which stay lines."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
 def visible(text: str, most: int | None = None) -> str:
     """`text` in one line, fit for a page or a terminal; past `most` characters it is cut."""
     cut = text if most is None or len(text) <= most else text[:most]

@@ -140,6 +140,35 @@ def test_a_ledger_that_is_away_is_waited_for_without_anybody(monkeypatch: pytest
         rounds.stop()
 
 
+AWAY = """
+import sys
+from pathlib import Path
+import pairsieve.campaign
+from pairsieve.errors import ArtifactError, LedgerUnavailable, SettingsError
+faults = [
+    LedgerUnavailable("the server closed the connection"),
+    PermissionError(13, "Permission denied", "/srv/inside/model.safetensors"),
+    ArtifactError("No space left on device"),
+    SettingsError("c is being run by another process."),
+    SettingsError("no such split"),
+]
+class Faulty:
+    def __init__(self, *_):
+        raise faults.pop(0)
+pairsieve.campaign.Campaign = Faulty
+from pairsieve.web.rounds import main
+main(Path("c"))
+"""
+
+
+def test_the_process_tells_what_may_pass_from_what_needs_somebody() -> None:
+    told = subprocess.run([sys.executable, "-c", AWAY], input="go\n" * 5, capture_output=True, text=True)
+    kinds = [next(iter(json.loads(line))) for line in told.stdout.splitlines()]
+    assert kinds == ["wait"] * 4 + ["error"], told.stdout + told.stderr
+    assert "model.safetensors (Permission denied) cannot be used now" in told.stdout
+    assert "/srv/inside" not in told.stdout, "where files lie is for the terminal"
+
+
 def test_training_off_means_no_process(tmp_path: Path, tiny_encoder: Path) -> None:
     page = Page(asked_campaign(tmp_path, tiny_encoder, questions=2))
     with page.client:

@@ -242,4 +242,4 @@ def test_no_query_or_raw_body_gives_a_500(client: TestClient, who: str, count: A
 @pytest.mark.slow
 def test_schemathesis_finds_no_500(client: TestClient) -> None:
     document = client.get("/api/openapi.json").json()
-    assert fuzz_by_schema(client, document, HERE, examples(250)).total() > 100
+    assert fuzz_by_schema(client, document, HERE, examples(250)).total() >= examples(250)

@@ -58,8 +58,7 @@ class AnswerErrors:
 
 def _of_differing(share: Floats) -> Floats:
     """e for which 2·e·(1 - e) is `share`."""
-    rates: Floats = np.minimum((1.0 - np.sqrt(np.maximum(1.0 - 2.0 * share, 0.0))) / 2.0, MOST)
-    return rates
+    return np.minimum((1.0 - np.sqrt(np.maximum(1.0 - 2.0 * share, 0.0))) / 2.0, MOST)
 
 
 def answer_errors(ledger: Ledger) -> AnswerErrors | None:

@@ -219,8 +219,7 @@ def _corrected_matches(
     ends, rates = _rate_limits(x, n, count, rng), errors.draw(count, rng)
 
     def true_share(q: Floats, e: Floats) -> Floats:
-        shares: Floats = np.minimum((q - e[:, None]) / (1.0 - 2.0 * e[:, None]), 1.0)
-        return shares
+        return np.minimum((q - e[:, None]) / (1.0 - 2.0 * e[:, None]), 1.0)
 
     def of_known(e: Floats, away: Floats) -> Floats:
         spread = np.sqrt(held.known * e[:, None] * (1.0 - e[:, None]))
@@ -297,8 +296,7 @@ def estimate(
         """Matches of some strata, by so many pairs. Limits of a number of matches are whole numbers."""
 
         def figure(m: Floats) -> Floats:
-            share: Floats = m[:, where].sum(axis=1) / per
-            return share
+            return m[:, where].sum(axis=1) / per
 
         value, (low, high) = float(of.value[where].sum()) / per, of.limits(figure, where, ends)
         if per > 1:
@@ -313,8 +311,7 @@ def estimate(
     def recall(where: Mask) -> tuple[float, tuple[float, float]] | None:
         def figure(m: Floats) -> Floats:
             found, every = m[:, where & above].sum(axis=1), m[:, where].sum(axis=1)
-            share: Floats = np.divide(found, every, out=np.full(len(m), np.nan), where=every > 0)
-            return share
+            return np.divide(found, every, out=np.full(len(m), np.nan), where=every > 0)
 
         value = float(figure(np.maximum(matches.value, 0.0)[None])[0])
         return (value, matches.limits(figure, above, ends)) if seen and np.isfinite(value) else None

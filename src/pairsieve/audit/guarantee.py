@@ -72,8 +72,7 @@ def _chance(pairs: int, labels: ArrayLike, failures: ArrayLike, precision: float
 
     n, x = np.asarray(labels), np.asarray(labels) - np.asarray(failures)
     fewest = np.ceil(precision * (pairs - n) - 1e-9) - 1  # matches left, one too few
-    chance: Floats = np.where(n < pairs, hypergeom.sf(x - 1, pairs, np.maximum(fewest, 0) + x, n), 0.0)
-    return chance
+    return np.where(n < pairs, hypergeom.sf(x - 1, pairs, np.maximum(fewest, 0) + x, n), 0.0)
 
 
 @lru_cache(maxsize=4096)
@@ -151,8 +150,7 @@ def _errors() -> Floats:
     """By how much the expected log-odds may be wrong: quantiles of Student's t."""
     from scipy.stats import t
 
-    errors: Floats = SPREAD * t.ppf((np.arange(SCENARIOS) + 0.5) / SCENARIOS, FREEDOM)
-    return errors
+    return SPREAD * t.ppf((np.arange(SCENARIOS) + 0.5) / SCENARIOS, FREEDOM)
 
 
 def _expected_gain(size: Floats, share: Floats, plan: Plan, precision: float, confidence: float) -> float:

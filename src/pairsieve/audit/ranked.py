@@ -71,8 +71,7 @@ class Layout:
         total = (hidden * np.clip(mean, 0.0, 1.0)).sum(axis=1)
         total = total + (points * np.minimum(after / (self.before[pieces] + width), 1.0)).sum(axis=1)
         every = hidden.sum(axis=1) + points.sum()
-        ap: Floats = np.divide(total, every, out=np.full(len(matches), np.nan), where=every > 0)
-        return ap
+        return np.divide(total, every, out=np.full(len(matches), np.nan), where=every > 0)
 
     def grows(self, matches: Floats, where: Mask) -> Mask:
         """(k,) whether one match more in a stratum raises AP."""

@@ -16,7 +16,7 @@ from pairsieve.audit.estimate import AuditResult, estimate, threshold_for_precis
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
 from pairsieve.ledger import Ledger, Questions
-from pairsieve.pairs import Ids, Scores, pair_rows
+from pairsieve.pairs import Ids, Scores
 from pairsieve.scan import Scan
 from pairsieve.sources import TruthSource
 from pairsieve.tasks import Split
@@ -192,10 +192,8 @@ def ask_to_review(ledger: Ledger, split: Split, ids: Ids, name: str) -> None:
     """Ask about pairs (sorted ids) that somebody picked from a list: their labels are known, and no draw."""
     if not split.space.contains(ids).all():
         raise InputError("no such pair", remedy="Reload the page")
-    sides = zip((split.left, split.right), pair_rows(ids))
-    left, right = ([side.keys[row] for row in rows.tolist()] for side, rows in sides)
     round = max(ledger.rounds("train"), default=1)
-    ledger.ask(round, ids, left, right, "review", f"{REVIEW}{name}", np.ones(len(ids)), purpose="audit")
+    ledger.ask(round, ids, *split.keys(ids), "review", f"{REVIEW}{name}", np.ones(len(ids)), purpose="audit")
 
 
 def _answer_from_truth(ledger: Ledger, split: Split) -> None:
@@ -233,14 +231,6 @@ def _ask(
     index = len(of_latest) + 1
     rng = generator_for(seed, round, f"audit of {latest}, draw {index}")
     drawn = draw_pairs(model.scan, strata, expected, asked, ledger.asked(), rng)
-    left, right = pair_rows(drawn.ids)
-    ledger.ask(
-        round,
-        drawn.ids,
-        [split.left.keys[row] for row in left.tolist()],
-        [split.right.keys[row] for row in right.tolist()],
-        "audit",  # not the stratum: who labels must not see how the pair scores
-        str(Draw(latest, budget, index)),
-        drawn.inclusion_probability,
-        purpose="audit",
-    )
+    why, name = "audit", str(Draw(latest, budget, index))  # no stratum: who labels must not see the score
+    chances = drawn.inclusion_probability
+    ledger.ask(round, drawn.ids, *split.keys(drawn.ids), why, name, chances, purpose="audit")

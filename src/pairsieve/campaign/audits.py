@@ -8,16 +8,15 @@ file in the campaign folder.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pairsieve.audit.run import ScoredSplit, check_target
+from pairsieve.audit.run import run_audit as continue_audit
 from pairsieve.campaign.figures import write_sealed
+from pairsieve.campaign.loop import Campaign
 from pairsieve.errors import InputError, nearest
 from pairsieve.ledger import Ledger, open_ledger
 from pairsieve.tasks import Split
-
-if TYPE_CHECKING:
-    from pairsieve.audit.run import ScoredSplit
-    from pairsieve.campaign.loop import Campaign
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,6 @@ def run_audit(
 
     See `pairsieve.audit.run.run_audit` for budget, threshold and precision.
     """
-    from pairsieve.audit.run import ScoredSplit, check_target
-    from pairsieve.audit.run import run_audit as continue_audit
-
     check_target(threshold, precision)
     latest = campaign.trained_round("to audit")
     place = split_ledger(campaign, split)

@@ -140,8 +140,7 @@ def _values(settings: CampaignSettings) -> dict[str, Any]:
     """Name to JSON value; the ledger's URL without its password, since anybody may read this file."""
     values = {**asdict(settings), **{f"schedule.{k}": v for k, v in asdict(settings.schedule).items()}}
     values["ledger"] = without_password(settings.ledger)
-    kept: dict[str, Any] = json.loads(json.dumps({k: v for k, v in values.items() if k not in UNSEALED}))
-    return kept
+    return json.loads(json.dumps({k: v for k, v in values.items() if k not in UNSEALED}))
 
 
 def _place(folder: Path) -> Path:

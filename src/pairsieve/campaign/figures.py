@@ -45,8 +45,7 @@ def read_sealed(path: Path) -> dict[str, Any] | None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = load_json(path)
-    return found
+    return load_json(path)
 
 
 def round_line(row: dict[str, Any]) -> str:

@@ -30,7 +30,9 @@ from pairsieve.errors import InputError, LedgerError, PairsieveError, SettingsEr
 from pairsieve.files import locked
 from pairsieve.ledger import Ledger, open_ledger
 from pairsieve.ledger.records import RoundCount
-from pairsieve.pairs import Ids, is_member, pair_rows
+from pairsieve.measure.figures import exact_figures
+from pairsieve.models import encoder_named, learner_named
+from pairsieve.pairs import Ids, is_member
 from pairsieve.scorer import ScoredSpace, Scorer
 from pairsieve.settings import CAMPAIGN_FILE, load_settings
 from pairsieve.sources import TruthSource
@@ -140,8 +142,6 @@ class Campaign:
     @cached_property
     def trainer(self) -> Trainer:
         """Makes scorers from labels; opens the encoder."""
-        from pairsieve.models import encoder_named, learner_named
-
         settings = self.settings
         device = None if settings.device == "auto" else settings.device
         encoder = encoder_named(*self._encoder_names, device)
@@ -298,11 +298,9 @@ class Campaign:
         info = selection_info(selection)
         ids = load_array(selection / "ids.npy")
         chance = load_array(selection / "chance.npy") if info["has_chance"] else None
-        sides = zip(pair_rows(ids), (self.split.left.keys, self.split.right.keys))
-        left, right = ([keys[row] for row in rows.tolist()] for rows, keys in sides)
         # Before the questions: once they are asked, a resumed run does not come by here again.
         write_sealed(self._round_file("selection", round), info)
-        self.ledger.ask(round, ids, left, right, info["why"], info["strategy"], chance)
+        self.ledger.ask(round, ids, *self.split.keys(ids), info["why"], info["strategy"], chance)
         splits = [self.task.splits[name] for name in (self.settings.split, *self.settings.measure_splits)]
         if round > 1:
             self.trainer.scores.forget_rows(self.trainer.model_key(self.labels(round - 1)), splits)
@@ -334,8 +332,6 @@ class Campaign:
 
         Trains on every label so far.
         """
-        from pairsieve.measure.figures import exact_figures
-
         splits = [self.task.splits[name] for name in sorted(self.settings.measure_splits)]
         measurable = [split for split in splits if split.has_truth and len(split.positives)]
         scorer = self.scorer(round)
@@ -402,8 +398,6 @@ class Campaign:
     @cached_property
     def _settings_digest(self) -> str | None:
         """Names what decides the scorer; None where the encoder is not on this machine."""
-        from pairsieve.models import encoder_named
-
         try:
             return settings_digest(self.settings, encoder_named(*self._encoder_names).fingerprint)
         except PairsieveError:

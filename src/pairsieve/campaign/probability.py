@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from pairsieve.audit.calibrate import calibrate, reliability
 from pairsieve.audit.draws import AskedPairs, Floats, draw_pairs
 from pairsieve.audit.run import asked_pairs, plan
 from pairsieve.campaign.figures import read_sealed, write_sealed
+from pairsieve.campaign.loop import Campaign
 from pairsieve.contracts import generator_for
 from pairsieve.pairs import Ids, Mask, is_member
 from pairsieve.scan import Scan
@@ -23,9 +23,6 @@ from pairsieve.scorer import Scorer
 from pairsieve.scorer.calibration import FEWEST, Calibration
 from pairsieve.tasks import Split
 from pairsieve.tasks.task import shared_pairs
-
-if TYPE_CHECKING:
-    from pairsieve.campaign.loop import Campaign
 
 FROM_TRUTH = 2_000  # pairs of dev that are drawn, and answered by its truth
 CELLS = 4096  # of scores, in which pairs are counted

@@ -81,8 +81,7 @@ def _infer(ledger: Ledger, space: PairSpace, round: int | None) -> Inference:
 
 def asked_all_the_same(ids: Ids) -> Mask:
     """(n,) the pairs that are asked although their label follows."""
-    chosen: Mask = permanent_order(ids, 0) < CHECKED_SHARE
-    return chosen
+    return permanent_order(ids, 0) < CHECKED_SHARE
 
 
 @dataclass(frozen=True)
@@ -201,10 +200,8 @@ def draw_measuring(
     drawn = draw_pairs(scored.scan, strata, expected, asked, ledger.asked(), rng)
     order = np.argsort(drawn.ids)
     ids = drawn.ids[order]
-    rows = zip(pair_rows(ids), (split.left.keys, split.right.keys))
-    left, right = ([keys[row] for row in side.tolist()] for side, keys in rows)
     chances = np.minimum(drawn.inclusion_probability[order], 1.0)
-    ledger.ask(round, ids, left, right, WHY, f"{NAME}{round}", chances, purpose="audit")
+    ledger.ask(round, ids, *split.keys(ids), WHY, f"{NAME}{round}", chances, purpose="audit")
 
 
 def is_drawn(ledger: Ledger, round: int) -> bool:

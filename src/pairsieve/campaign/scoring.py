@@ -8,15 +8,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.artifacts import ArtifactStore
 from pairsieve.contracts import MapShards, generator_for
+from pairsieve.distributed import cached_embeddings, index_neighbours, open_scan
+from pairsieve.models import Matcher
 from pairsieve.pairs import CrossPairs, PairSpace
-from pairsieve.scorer import ScoredSpace, Scorer, score_space
+from pairsieve.reranker import ReadTexts, Reranker, read_texts
+from pairsieve.reranker.fields import find_layout
+from pairsieve.scan import Scan, unit_rows
+from pairsieve.scorer import ExactNeighbours, ScoredSpace, Scorer, score_space
 from pairsieve.scorer.corrections import (
     Arrays,
     CorrectedRows,
@@ -26,14 +31,9 @@ from pairsieve.scorer.corrections import (
     densities_from_lists,
     smooth_rows,
 )
+from pairsieve.search import ExactSearch, NeighbourSearch, PairSearch, neighbour_recall
 from pairsieve.settings import CampaignSettings
 from pairsieve.tasks import Collection, Split
-
-if TYPE_CHECKING:
-    from pairsieve.models import Matcher
-    from pairsieve.reranker import ReadTexts, Reranker
-    from pairsieve.scan import Scan
-    from pairsieve.search import PairSearch
 
 Rows = NDArray[np.float32]
 
@@ -91,9 +91,6 @@ class SplitScorer:
 
     def _read(self, split: Split, reranker: Reranker | None) -> ReadTexts:
         """The texts of a split as read under a re-ranker's rarities; the last of each split are kept."""
-        from pairsieve.reranker import read_texts
-        from pairsieve.reranker.fields import find_layout
-
         kept = self._texts.get(split.name)
         if kept is None or (reranker and kept.vocabulary.digest != reranker.vocabulary.digest):
             texts = split.left.texts, split.right.texts
@@ -118,8 +115,6 @@ class SplitScorer:
 
     def search(self, scorer: Scorer, model: str, round: int) -> PairSearch:
         """The search over the asked split by a scorer's bi-encoder, as the settings ask for it."""
-        from pairsieve.search import ExactSearch, NeighbourSearch, neighbour_recall
-
         settings, space = self.settings, self.own.space
         if settings.search in ("exact", "neighbours"):
             scan = self.score(scorer.bi_encoder(), self.own, model).base
@@ -144,8 +139,6 @@ class SplitScorer:
 
     def open_scan(self, space: PairSpace, left: Rows, right: Rows | None, lengths: bool) -> Scan:
         """A scan of rows, here or by the shards of a cluster."""
-        from pairsieve.distributed import open_scan
-
         return open_scan(self.shards, space, left, right, device=self.settings.device, lengths=lengths)
 
     def forget_rows(self, model: str, splits: list[Split]) -> None:
@@ -158,8 +151,6 @@ class SplitScorer:
     # ── keys and neighbours ─────────────────────────────────────────────────────────────────────
 
     def _rows(self, matcher: Matcher, texts: Collection, side: str, model: str) -> Rows:
-        from pairsieve.distributed import cached_embeddings
-
         key, store = self._rows_key(matcher, texts, side, model)
         with self.watch.timed("embed"):
             encoder = matcher.encoder_for(side)
@@ -207,8 +198,6 @@ class SplitScorer:
     def _finder(self, split: Split, model: str) -> NeighbourFinder:
         if self.index_name(split):
             return _IndexNeighbours(self, model)
-        from pairsieve.scorer import ExactNeighbours
-
         return ExactNeighbours(lambda space, left, right: self.open_scan(space, left, right, False))
 
     def _index_lists(self, rows: tuple[Rows, Rows | None], model: str) -> tuple[NDArray[np.int64], Rows]:
@@ -221,9 +210,6 @@ class SplitScorer:
         self, space: PairSpace, left: Rows, right: Rows | None, count: int
     ) -> tuple[NDArray[np.int64], Rows]:
         """Up to `count` neighbours of each row by the index of the settings, and their cosines."""
-        from pairsieve.distributed import index_neighbours
-        from pairsieve.scan import unit_rows
-
         one = unit_rows(left)
         other = one if right is None else unit_rows(right)
         count = min(count, space.shape[1] - space.symmetric)

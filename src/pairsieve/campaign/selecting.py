@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +24,10 @@ from pairsieve.errors import InputError, SettingsError
 from pairsieve.pairs import Ids, PairSpace, ScoredPairs, is_member
 from pairsieve.reranker.features import normalised
 from pairsieve.scorer import Scorer
-from pairsieve.search import PairSearch
+from pairsieve.search import Found, PairSearch
 from pairsieve.settings import CampaignSettings
 from pairsieve.strategies import strategy_named
 from pairsieve.tasks import Split
-
-if TYPE_CHECKING:
-    from pairsieve.search import Found
 
 MARGIN = 2.0  # log-odds by which a boundary learned from few labels is often off
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +18,23 @@ from pairsieve.campaign.figures import read_json
 from pairsieve.campaign.scoring import SplitScorer
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
-from pairsieve.pairs import Ids, pair_rows
-from pairsieve.scorer import Corrections, ExactNeighbours, Scorer, correct_rows, make_corrections
+from pairsieve.files import atomic_folder
+from pairsieve.measure.curve import curve_from_scores
+from pairsieve.models import CrossEncoder, CrossMatcher, Learner, Matcher, TrainingSettings
+from pairsieve.models.full import rate_for
+from pairsieve.models.head import cross_fitted_log_odds, fit_head, fold_of
+from pairsieve.pairs import Ids, is_member, pair_rows
+from pairsieve.reranker import hybrid_rows
+from pairsieve.reranker.fields import find_layout
+from pairsieve.reranker.fit import Base, enough_labels, fit_reranker
+from pairsieve.reranker.saving import load_reranker, save_reranker
+from pairsieve.scan import Scan
+from pairsieve.scorer import Corrections, ExactNeighbours, Scorer, correct_rows, make_corrections, save_scorer
 from pairsieve.scorer.corrections import HUBNESS_STRENGTH, SMOOTHING_STRENGTH, similarity_floor
+from pairsieve.scorer.scorer import out_of_fold_scores
+from pairsieve.search import ExactSearch, PairSearch
 from pairsieve.settings import CampaignSettings
 from pairsieve.tasks import Split
-
-if TYPE_CHECKING:
-    from pairsieve.models import CrossMatcher, Learner, Matcher
-    from pairsieve.scan import Scan
-    from pairsieve.search import PairSearch
 
 RERANK_UP_TO = 200_000  # texts a side up to which a re-ranker is tried
 TRAINED_AGAIN_UP_TO = 3_000  # labels up to which a whole encoder is trained again for each fold
@@ -155,8 +162,6 @@ class Trainer:
         return make_corrections(self.split.space, hubness, smoothing, floor)
 
     def _calibrate(self, folder: Path, scorer: Scorer, labels: Labels) -> None:
-        from pairsieve.models.head import fit_head
-
         left, right = self.scores.corrected(scorer, self.split, self.model_key(labels)).rows
         scores = np.empty(len(labels.ids))
         for first in range(0, len(labels.ids), _PAIRS_AT_ONCE):
@@ -188,9 +193,6 @@ class Trainer:
 
     def _decided(self, labels: Labels) -> tuple[Scorer, dict[str, float], NDArray[np.float64] | None]:
         """The scorer, the out-of-fold average precision of those tried, and its log-odds where tried."""
-        from pairsieve.models.head import fit_head
-        from pairsieve.reranker.fit import enough_labels
-
         scorer, wanted = self.bi_encoder(labels), self.reranker_setting
         costly = not self.learner.uses_frozen_rows and len(labels.ids) > TRAINED_AGAIN_UP_TO
         if wanted == "off" or not enough_labels(labels.values) or (wanted == "auto" and costly):
@@ -242,14 +244,9 @@ class Trainer:
 
     @cached_property
     def _has_fields(self) -> bool:
-        from pairsieve.reranker.fields import find_layout
-
         return bool(find_layout(self.split.left, self.split.right).fields)
 
     def _reranked(self, scorer: Scorer, labels: Labels, cross: bool) -> tuple[Scorer, NDArray[np.float64]]:
-        from pairsieve.reranker.fit import Base, fit_reranker
-        from pairsieve.reranker.saving import load_reranker, save_reranker
-
         model = self.model_key(labels)
 
         def build(folder: Path) -> None:
@@ -284,9 +281,6 @@ class Trainer:
 
     def lexical_search(self) -> PairSearch | None:
         """The search by the mean of the frozen encoder's and the lexical cosine; None where none is."""
-        from pairsieve.reranker import hybrid_rows
-        from pairsieve.search import ExactSearch
-
         if self.reranker_setting == "off" or self.settings.search != "exact":
             return None
         space, rows = self.split.space, self.scores.unit_rows(self.learner.pretrained(), self.split, "")
@@ -297,9 +291,6 @@ class Trainer:
         return self.scores.open_scan(space, left, right, False)
 
     def _cross_encoder(self, round: int) -> Callable[[Ids, Mask], CrossMatcher]:
-        from pairsieve.models import CrossEncoder, TrainingSettings
-        from pairsieve.models.full import rate_for
-
         encoder, texts = self.learner.encoder, (self.split.left.texts, self.split.right.texts)
         settings = TrainingSettings(learning_rate=rate_for(encoder), epochs=CROSS_EPOCHS)
         learner = CrossEncoder(encoder, settings)
@@ -311,9 +302,6 @@ class Trainer:
 
     def _out_of_fold(self, labels: Labels, also: tuple[Ids, Mask] | None = None) -> _BiEncoderOutOfFold:
         """The labelled pairs by bi-encoders fitted without their left texts."""
-        from pairsieve.models.head import cross_fitted_log_odds, fold_of
-        from pairsieve.scorer.scorer import out_of_fold_scores
-
         folds = 5 if self.learner.uses_frozen_rows else 2  # a whole encoder is not trained for nothing
         model, seed = self.model_key(labels), self.settings.seed
         key = {"model": model, "folds": folds, **self.scored_by}
@@ -348,10 +336,6 @@ class Trainer:
         precision of the labelled pairs under learners that saw neither their left text nor what the
         re-ranker said of it, corrected and calibrated alike with and without the new pairs.
         """
-        from pairsieve.files import atomic_folder
-        from pairsieve.pairs import is_member
-        from pairsieve.scorer import save_scorer
-
         scorer = self.scorer(labels)
         if scorer.reranker is None:
             why = "it is switched off, labels are too few for it, or it did not rank better"
@@ -381,8 +365,6 @@ class Trainer:
 
     def _calibrated(self, matcher: Matcher, rows: tuple[Any, Any], labels: Labels) -> Scorer:
         """The scorer of a matcher that is no round's, from its rows of the asked split."""
-        from pairsieve.models.head import fit_head
-
         finder, space = ExactNeighbours(self._cosine_scan), self.split.space
         floor = similarity_floor(finder.nearest(space, *rows)["cosine-0"]) if space.symmetric else 1.0
         corrections = make_corrections(space, *correction_strengths(self.settings), floor)
@@ -401,8 +383,6 @@ def correction_strengths(settings: CampaignSettings) -> tuple[float, float]:
 
 def average_precision(log_odds: NDArray[np.float64], labels: Mask) -> float:
     """Average precision of labelled pairs; 0 without a match."""
-    from pairsieve.measure.curve import curve_from_scores
-
     if not labels.any():
         return 0.0
     return curve_from_scores(log_odds[labels], log_odds[~labels]).average_precision()

@@ -5,10 +5,12 @@ stdout is data, stderr is progress and remarks; input that cannot be used exits 
 
 from __future__ import annotations
 
+import _thread
 import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -21,6 +23,7 @@ from typer.core import TyperGroup
 from pairsieve import __version__
 from pairsieve.cli.flags import command_of, in_flags
 from pairsieve.errors import MissingExtra, PairsieveError
+from pairsieve.visible import visible_lines
 
 ORDER = (
     *("demo", "data", "init", "run", "label", "status", "audit", "evaluate", "draw", "match", "cluster"),
@@ -72,14 +75,19 @@ def _options(
     """What the program is about, and --version."""
 
 
-def show(data: Any, as_json: bool, words: str) -> None:
-    """Print `data` as JSON, or `words` for a person."""
+def show(data: Any, as_json: bool, words: str, escaped: bool = False) -> None:
+    """Print `data` as JSON, or `words` for a person.
+
+    Names of columns, keys and texts are somebody's: what would command the terminal is made visible, unless
+    the words are `escaped` already.
+    """
+    words = words if escaped else visible_lines(words)
     typer.echo(json.dumps(data, indent=2, allow_nan=False) if as_json else words)
 
 
 def say(words: str) -> None:
     """A remark for the person at the terminal, never part of the data."""
-    typer.echo(words, err=True)
+    typer.echo(visible_lines(words), err=True)
 
 
 def call(function: Callable[..., Result], options: Mapping[str, Any], *first: Any, **others: Any) -> Result:
@@ -113,6 +121,7 @@ def all_commands() -> typer.Typer:
 def main(commands: typer.Typer | None = None) -> None:
     """Run the command line, or other `commands`; a failure the user can act on is printed in words."""
     before = {kind: signal.signal(kind, _stop) for kind in (signal.SIGINT, signal.SIGTERM)}
+    hook, sys.unraisablehook = sys.unraisablehook, _stop_again
     try:
         (commands or all_commands())()
     except (Stopped, PairsieveError) as error:
@@ -133,6 +142,7 @@ def main(commands: typer.Typer | None = None) -> None:
         say(f"pairsieve: there is not enough memory{why}. Give it less at once.")
         sys.exit(2)
     finally:
+        sys.unraisablehook = hook
         for kind, handler in before.items():
             if signal.getsignal(kind) is _stop:  # else it is ending: a second signal ends it at once
                 signal.signal(kind, handler)
@@ -155,3 +165,14 @@ def _stop(kind: int, _: object) -> None:
 
 def _stop_now(kind: int, _: object) -> None:
     os._exit(128 + kind)
+
+
+def _stop_again(lost: sys.UnraisableHookArgs) -> None:
+    """A signal that came inside a finaliser, where exceptions are lost: it comes once more, soon after."""
+    if not isinstance(lost.exc_value, Stopped):
+        sys.__unraisablehook__(lost)
+        return
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, _stop)
+    kind = lost.exc_value.exit_code - 128
+    threading.Timer(0.05, _thread.interrupt_main, (kind,)).start()

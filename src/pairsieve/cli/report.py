@@ -64,4 +64,4 @@ def explain(
     campaign = open_campaign(folder, cache=cache, distributed=distributed)
     found = explain_pair(campaign, left, right, split=split, examples=examples, count_all=not quick)
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    show(found.as_json(), as_json, words_of(found, colour))
+    show(found.as_json(), as_json, words_of(found, colour), escaped=True)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pairsieve.contracts import MapShards
 from pairsieve.pairs import AcrossPairs, AllPairs, PairSpace
 from pairsieve.scan import Neighbours
+from pairsieve.scan.across import foreign_neighbours
 from pairsieve.search import neighbours
 from pairsieve.search.neighbours import Matrix
 
@@ -36,7 +37,7 @@ def index_neighbours(
     if isinstance(space, AcrossPairs):
         wanted = min(neighbours.OVER_SOURCES * count, space.texts - 1)
         whole = index_neighbours(shards, AllPairs(space.texts), left, right, wanted, kind)
-        return neighbours.foreign_neighbours(space, *whole, count)
+        return foreign_neighbours(space, np.arange(space.texts), *whole, count)
     starts = range(0, max(len(right), 1), neighbours.ROWS_PER_INDEX)
     builds = [
         (shards.share(right[start : start + neighbours.ROWS_PER_INDEX]), count, kind, shards.threads)

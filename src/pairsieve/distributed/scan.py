@@ -117,7 +117,6 @@ class ShardedScan:
         self._right = self._left if space.symmetric else self._bands(other, math.ceil(sides))
 
     def scores(self, ids: Ids) -> Scores:
-        """Scores of chosen pairs, to the bit those of a whole pass. Any order."""
         out = np.empty(len(ids), np.float32)
         order = np.argsort(ids, kind="stable")
         pieces = [order[first : first + PIECE] for first in range(0, len(ids), PIECE)]
@@ -129,7 +128,6 @@ class ShardedScan:
         return out
 
     def count_reaching(self, thresholds: NDArray[np.float32], desc: str = "all pairs") -> NDArray[np.int64]:
-        """For each of the ascending distinct `thresholds`: how many pairs score at or above it."""
         reached = np.zeros(len(thresholds), np.int64)
         asked = self._shards.share(thresholds)
         blocks = [(*self._arguments(*block), asked) for block in self._blocks()]
@@ -138,7 +136,6 @@ class ShardedScan:
         return reached
 
     def collect(self, low: float, high: float, take: Take, desc: str = "collecting") -> None:
-        """Hand every pair with low <= score <= high to `take`, in pieces of any order, one at a time."""
         blocks = [(block, (0, block[0].count)) for block in self._blocks()]
         while blocks:
             halved: list[tuple[tuple[Band, Band], tuple[int, int]]] = []
@@ -153,8 +150,6 @@ class ShardedScan:
             blocks = halved
 
     def neighbours(self, count: int, rows: Rows | None = None, desc: str = "neighbours") -> Neighbours:
-        """The `count` best partners of each left row (all, or the chosen `rows`), best first; ties by
-        smaller column; -1 where a row has fewer. A text is no neighbour of itself in a symmetric space."""
         positions = np.arange(self.space.shape[0]) if rows is None else np.asarray(rows, np.int64)
         bands = self._left if rows is None else self._wide_bands(self._rows[0][positions])
         columns = np.full((len(positions), count), -1, np.int64)

@@ -29,15 +29,13 @@ from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.errors import InputError, nearest
 from pairsieve.explain.fields import ComparedField, compare_fields
 from pairsieve.explain.words import words_of
+from pairsieve.models import Matcher
 from pairsieve.pairs import is_member, pair_rows
 from pairsieve.reranker.fields import find_layout
 from pairsieve.scan import Scan
 from pairsieve.settings import SEALED
 from pairsieve.tasks import Collection, Split
 from pairsieve.tasks.joined import without_gaps
-
-if TYPE_CHECKING:
-    from pairsieve.models import Matcher
 
 MOST_PIECES = 128  # of a text that are left out one at a time; in longer texts several words together
 MOST_LETTERS = 20_000  # of a text that are looked at; an encoder reads some hundred words
@@ -360,10 +358,6 @@ def _near(
         of_kind = np.flatnonzero(labels == kind)
         chosen += of_kind[np.argsort(-similarity[of_kind], kind="stable")[:examples]].tolist()
     chosen.sort(key=lambda place: (-similarity[place], ids[place]))
-    near = []
-    for place in chosen:
-        row, column = int(at[place]), int(to[place])
-        keys = part.left.keys[row], part.right.keys[column]
-        texts = without_gaps(part.left.texts[row]), without_gaps(part.right.texts[column])
-        near.append(Near(*keys, *texts, bool(labels[place]), float(similarity[place])))
-    return tuple(near)
+    words = zip(*part.keys(ids[chosen]), *part.texts(ids[chosen]))
+    figures = zip(labels[chosen].tolist(), similarity[chosen].tolist())
+    return tuple(Near(*shown, *figure) for shown, figure in zip(words, figures))

@@ -171,6 +171,9 @@ class Gate:
 
     def _refuse(self, scope: Scope, headers: dict[str, str]) -> Refusal | None:
         """Why a request is not answered, or None."""
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # A proxy in front may count the body by the other one, and take its rest for a second request.
+            return 400, "A request has a length or comes in chunks, not both.", {"connection": "close"}
         host = headers.get("host", "")
         elsewhere = not is_loopback(_without_port(host))
         if elsewhere and (not self._token or self._proxy.host not in ("", host)):

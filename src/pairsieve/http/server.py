@@ -41,8 +41,9 @@ def run_server(
     _allow_files(MOST_FILES)
     config = uvicorn.Config(
         app,
-        log_level="warning",
+        log_level="error",  # what anybody may send is not worth a line each
         access_log=False,
+        ws="none",
         server_header=False,
         proxy_headers=False,
         http=limited_protocol(Connections(proxy, most_connections)),

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 
 from pairsieve.contracts import Answer
 from pairsieve.errors import LedgerError
+from pairsieve.ledger.store import Ledger
 from pairsieve.pairs import Ids, pair_ids
-
-if TYPE_CHECKING:
-    from pairsieve.ledger.store import Ledger
 
 
 def check_ledger(make_ledger: Callable[[str], Ledger]) -> None:

@@ -40,6 +40,7 @@ _REMEDIES = {  # by words of the database's complaint, the first that fit
         ("readonly", "read-only"), "allow writing in its folder, or copy the campaign elsewhere."
     ),
     "locked": "another process holds the ledger; wait for it or stop it, and run again.",
+    "disk I/O error": "its disk fails or is full: make room there, or look at a copy elsewhere.",
     "unable to open": "check that the folder exists and may be written.",
     **dict.fromkeys(("not a database", "malformed"), _DAMAGED),
     "connection": "check that the database server runs and is reached by this URL, and run again.",

@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pairsieve.campaign import Campaign
-from pairsieve.contracts import Answer
+from pairsieve.campaign.audits import SplitLedger, split_ledger
+from pairsieve.contracts import Answer, generator_for
 from pairsieve.errors import InputError
 from pairsieve.files import read_limited
+from pairsieve.ledger import Ledger
 from pairsieve.ledger.names import person_name
 from pairsieve.library.campaigns import Place, open_campaign
 from pairsieve.library.records import Folder, ImportedAnswers, Question, QuestionFile
+from pairsieve.measure.agreement import OverlapAgreement, overlap_agreement
+from pairsieve.pairs import Ids
+from pairsieve.sources.endpoint import Endpoint
+from pairsieve.sources.exchange import AskedPairs, QuestionBatch, format_of, read_answers, write_batch
+from pairsieve.sources.language_model import LanguageModelSource, ModelReport
+from pairsieve.sources.overlap import (
+    FOLDER,
+    OVERLAP_FILE,
+    SOURCE,
+    SPENT_FILE,
+    known_answers,
+    overlap_writer,
+    plan,
+)
+from pairsieve.sources.prompt import DEFINITIONS, Prompt
+from pairsieve.sources.spending import SpendBudget, SpendCap, Spent
 from pairsieve.visible import visible
-
-if TYPE_CHECKING:
-    from pairsieve.campaign.audits import SplitLedger
-    from pairsieve.ledger import Ledger
-    from pairsieve.measure.agreement import OverlapAgreement
-    from pairsieve.pairs import Ids
-    from pairsieve.sources.endpoint import Endpoint
-    from pairsieve.sources.exchange import AskedPairs
-    from pairsieve.sources.language_model import ModelReport
-    from pairsieve.sources.spending import SpendCap, Spent
 
 MOST_DEFINITION = 1 << 20  # bytes of a text on what counts as a match
 GUIDELINE = "guideline.md"  # in the campaign folder: what counts as a match, for those who label
@@ -71,16 +79,13 @@ def write_questions(
     format: csv, jsonl, parquet or label-studio; None goes by the name. person: the questions this person has
     not answered, also those that others have.
     """
-    from pairsieve.sources.exchange import QuestionBatch, format_of, write_batch
-
     format_of(Path(out), format)
     campaign = open_campaign(campaign)
     place = _place(campaign, split)
     ids = _unanswered(place.ledger, person)[:count]
     if not len(ids):
         return QuestionFile((), 0)
-    columns = zip(*(astuple(each) for each in _questions(place, ids)))
-    batch = QuestionBatch(ids, *map(list, columns))
+    batch = QuestionBatch(ids, *place.split.keys(ids), *place.split.texts(ids))
     note = campaign.folder / GUIDELINE
     guideline = note.read_text(encoding="utf-8") if note.is_file() else ""
     return QuestionFile(tuple(write_batch(Path(out), batch, format, guideline)), len(ids))
@@ -99,8 +104,6 @@ def import_answers(
     who: answered where the file names nobody. An answer that its person has given already is not written
     again, so that importing twice changes nothing.
     """
-    from pairsieve.sources.exchange import read_answers
-
     campaign = open_campaign(campaign)
     place = _place(campaign, split)
     if not len(place.ledger.questions()):
@@ -174,21 +177,6 @@ def ask_language_model(
     these answers never count as labels. definition: a text file on what counts as a match; None is the
     campaign's guideline.
     """
-    from pairsieve.contracts import generator_for
-    from pairsieve.measure.agreement import overlap_agreement
-    from pairsieve.sources.language_model import LanguageModelSource
-    from pairsieve.sources.overlap import (
-        FOLDER,
-        OVERLAP_FILE,
-        SOURCE,
-        SPENT_FILE,
-        known_answers,
-        overlap_writer,
-        plan,
-    )
-    from pairsieve.sources.prompt import Prompt
-    from pairsieve.sources.spending import SpendBudget
-
     endpoint.key()  # a missing key is reported before anything is read
     campaign = open_campaign(campaign)
     ledger, seed, model = campaign.ledger, campaign.settings.seed, endpoint.model
@@ -236,27 +224,15 @@ def ask_language_model(
 
 
 def _place(campaign: Place, split: str | None) -> SplitLedger:
-    from pairsieve.campaign.audits import split_ledger
-
     return split_ledger(open_campaign(campaign), split)
 
 
 def _questions(place: SplitLedger, ids: Ids) -> list[Question]:
-    from pairsieve.pairs import pair_rows
-    from pairsieve.tasks.joined import without_gaps
-
-    left, right = place.split.left, place.split.right
-    rows = zip(*(side.tolist() for side in pair_rows(ids)))
-    return [
-        Question(left.keys[a], right.keys[b], without_gaps(left.texts[a]), without_gaps(right.texts[b]))
-        for a, b in rows
-    ]
+    return [Question(*each) for each in zip(*place.split.keys(ids), *place.split.texts(ids))]
 
 
 def _asked(place: SplitLedger) -> AskedPairs:
     """Finds the pair of two keys among the questions asked."""
-    from pairsieve.sources.exchange import AskedPairs
-
     asked, split = place.ledger.questions(), place.split
     keys = (asked.left_keys, asked.right_keys, split.left.keys, split.right.keys)
     return AskedPairs.of(asked.ids, *keys, split.space.symmetric)
@@ -264,8 +240,6 @@ def _asked(place: SplitLedger) -> AskedPairs:
 
 def _models(ledger: Ledger) -> set[str]:
     """Names under which language models answered."""
-    from pairsieve.sources.overlap import SOURCE
-
     answers = ledger.answers()
     return {who for who, source in zip(answers.who, answers.source) if source == SOURCE}
 
@@ -280,8 +254,6 @@ def _unanswered(ledger: Ledger, person: str | None) -> Ids:
 
 def _definition(campaign: Campaign, file: Path | None) -> tuple[str, str]:
     """What counts as a match, and where it is written: the file, the campaign's guideline, or a default."""
-    from pairsieve.sources.prompt import DEFINITIONS
-
     place = file or campaign.folder / GUIDELINE
     if file is not None or place.exists():
         try:

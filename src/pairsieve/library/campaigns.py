@@ -9,19 +9,14 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 
 from pairsieve.campaign import Campaign
 from pairsieve.campaign import create_campaign as _create_campaign
+from pairsieve.distributed import open_shards
 from pairsieve.errors import InputError, SettingsError, nearest
 from pairsieve.library.records import Folder, RoundStatus, Status
 from pairsieve.settings import PAPER_SCHEDULE, CampaignSettings, Schedule
 from pairsieve.tasks import Task
 
 Place: TypeAlias = Campaign | Path | str  # a campaign, or its folder
-OWN_ARGUMENTS = {
-    "task",
-    "task_fingerprint",
-    "campaign_id",
-    "measure_splits",
-    "schedule",
-}  # of create_campaign
+OWN_ARGUMENTS = {"task", "task_fingerprint", "campaign_id", "measure_splits", "schedule"}  # not as settings
 EQUAL_ROUNDS = 10  # for a number of labels
 FEWEST_A_ROUND = 5  # labels, where rounds are counted for the user
 
@@ -126,8 +121,6 @@ def open_campaign(
     """
     if isinstance(folder, Campaign):
         return folder
-    from pairsieve.distributed import open_shards
-
     where = None if cache is None else Path(cache)
     return Campaign(Path(folder), where, open_shards(distributed), accept_settings)
 

@@ -8,20 +8,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pairsieve.campaign.audits import run_audit
+from pairsieve.contracts import generator_for
+from pairsieve.distributed import open_scan, open_shards
 from pairsieve.errors import InputError, nearest
 from pairsieve.files import write_errors
 from pairsieve.library.campaigns import Place, open_campaign, trained_round
 from pairsieve.library.records import Audit, DrawnSample, Evaluation, Folder
+from pairsieve.measure import Curve, PairSample, draw, estimate, listed_sample, near_pairs
+from pairsieve.measure.figures import (
+    RECALLS,
+    CorrectedPrecision,
+    estimated_figures,
+    exact_figures,
+    listed_figures,
+)
+from pairsieve.measure.inputs import checked_embeddings, read_embeddings, read_labels, read_scores, score_of
+from pairsieve.measure.sampling import NEAR, POSITIVE, named_pair
+from pairsieve.pairs import Scores, pair_rows
+from pairsieve.scan import Scan
 from pairsieve.tables import write_table
 from pairsieve.tasks import Split, Task, load_task
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
-
-    from pairsieve.measure import Curve, PairSample
-    from pairsieve.measure.figures import CorrectedPrecision
-    from pairsieve.pairs import Scores
-    from pairsieve.scan import Scan
 
 MOST_TO_VERIFY = 50  # putative false positives of either stratum, for a person to label
 
@@ -68,11 +78,6 @@ def evaluate_scores(
     else unlisted pairs rank last, tied. to_verify: write putative false positives at `at_recall` there, for
     a person to label; manual: such labels, which correct the precision at that recall.
     """
-    from pairsieve.contracts import generator_for
-    from pairsieve.measure import estimate, listed_sample
-    from pairsieve.measure.figures import RECALLS, estimated_figures, listed_figures
-    from pairsieve.measure.inputs import read_scores, score_of
-
     held, measured = _task_and_split(task, split)
     listed = read_scores(Path(scores), measured.space)
     ranks, values = listed.ranks()
@@ -133,10 +138,6 @@ def draw_sample(
 
     All positives, the negatives among each text's nearest `neighbours` by `embeddings`, and `random` others.
     """
-    from pairsieve.contracts import generator_for
-    from pairsieve.measure import draw, near_pairs
-    from pairsieve.pairs import pair_rows
-
     _, measured = _task_and_split(task, split)
     scan = _scan(measured, embeddings, None, device, distributed)
     nearest_rows, _ = scan.neighbours(min(neighbours, measured.space.shape[1] - measured.space.symmetric))
@@ -165,14 +166,10 @@ def audit_model(
 
     While labels are missing the answer's `state` is "waiting": see `open_questions`, and call it again.
     """
-    from pairsieve.campaign.audits import run_audit
-
     return Audit.of(run_audit(open_campaign(campaign), budget, threshold, precision, split))
 
 
 def _exact(task: Task, measured: Split, scan: Scan, round: int | None = None) -> Evaluation:
-    from pairsieve.measure.figures import exact_figures
-
     figures, curve = exact_figures(scan, measured.positives, measured.stated_negatives)
     return Evaluation(task.name, measured.name, figures, curve, round)
 
@@ -207,9 +204,6 @@ def _scan(
     measured: Split, left: ArrayLike | Folder, right: ArrayLike | None, device: str, distributed: str | None
 ) -> Scan:
     """All pairs of a split by the cosine of given embeddings, as arrays or in a file."""
-    from pairsieve.distributed import open_scan, open_shards
-    from pairsieve.measure.inputs import checked_embeddings, read_embeddings
-
     _check_device(device)
     if isinstance(left, str | Path):
         rows = read_embeddings(Path(left), measured.space)
@@ -238,24 +232,18 @@ def _write_to_verify(
     measured: Split, sample: PairSample, scores: Scores, curve: Curve, out: Path, at_recall: float, seed: int
 ) -> str:
     """Write putative false positives of either stratum, with their texts; returns what to do with them."""
-    from pairsieve.contracts import generator_for
     from pairsieve.measure import to_verify
-    from pairsieve.pairs import pair_rows
-    from pairsieve.tasks.joined import without_gaps
 
     threshold = float(curve.thresholds[curve.at_recall(at_recall)])
     rng = generator_for(seed, 0, "verify")
     drawn = to_verify(sample, scores, threshold, MOST_TO_VERIFY, MOST_TO_VERIFY, rng)
-    left, right = (side.tolist() for side in pair_rows(np.sort(np.concatenate([drawn.near, drawn.random]))))
-    texts = [
-        [without_gaps(side.texts[row]) for row in rows]
-        for side, rows in ((measured.left, left), (measured.right, right))
-    ]
-    columns = {"left": left, "right": right, "left_text": texts[0], "right_text": texts[1]}
+    ids = np.sort(np.concatenate([drawn.near, drawn.random]))
+    names = ("left", "right", "left_text", "right_text")
+    columns: dict[str, Any] = dict(zip(names, (*pair_rows(ids), *measured.texts(ids))))
     types = {"left": "int64", "right": "int64", "left_text": "string", "right_text": "string"}
     with write_errors("the pairs", out, "Choose another `to_verify`"):
         write_table(out, types, columns, suffix=".parquet")
-    found = f"{len(left):,} putative false positives at recall {at_recall:g}"
+    found = f"{len(ids):,} putative false positives at recall {at_recall:g}"
     return f"{out}: {found}. Add a column label, 1 or 0."
 
 
@@ -269,11 +257,7 @@ def _corrected(
     seed: int,
 ) -> CorrectedPrecision:
     """Precision at a recall, corrected by a person's labels of putative false positives."""
-    from pairsieve.contracts import generator_for
     from pairsieve.measure import corrected_precision, to_verify
-    from pairsieve.measure.figures import CorrectedPrecision
-    from pairsieve.measure.inputs import read_labels
-    from pairsieve.measure.sampling import NEAR, POSITIVE, named_pair
 
     ids, labels = read_labels(manual, measured.space)
     threshold = curve.thresholds[curve.at_recall(at_recall)]

@@ -7,17 +7,19 @@ from pathlib import Path
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.errors import InputError
+from pairsieve.files import atomic_folder, write_checksums
 from pairsieve.library.campaigns import Place, open_campaign, trained_round
 from pairsieve.library.records import ExportedModel, Folder, Report
 from pairsieve.measure.curve import measure_exactly
-from pairsieve.scorer import ScoredSpace
+from pairsieve.models.export import append_to_card
+from pairsieve.report.facts import gather
+from pairsieve.scorer import ScoredSpace, save_scorer
 from pairsieve.tasks import Split
 from pairsieve.tasks.task import shared_pairs
 
 
 def write_report(campaign: Place, out: Folder | None = None, *, split: str | None = None) -> Report:
     """Write one HTML page (and its pictures) about a campaign to the folder `out` (the campaign's report)."""
-    from pairsieve.report.facts import gather
     from pairsieve.report.page import write_report
 
     campaign = open_campaign(campaign)
@@ -38,10 +40,6 @@ def export_model(campaign: Place, out: Folder, *, round: int | None = None) -> E
     both over all pairs is in the model card, where the task has a split with truth to measure it on.
     """
     from safetensors import SafetensorError
-
-    from pairsieve.files import atomic_folder, write_checksums
-    from pairsieve.models.export import append_to_card
-    from pairsieve.scorer import save_scorer
 
     campaign, target = open_campaign(campaign), Path(out)
     of_round = trained_round(campaign, round)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pairsieve.campaign import Campaign
 from pairsieve.errors import InputError, nearest
+from pairsieve.explain import Explanation, explain
 from pairsieve.library.campaigns import Place, open_campaign
 from pairsieve.library.records import ClusterList, Folder, MatchList
+from pairsieve.matches.find import new_split, split_named
+from pairsieve.matches.merging import read_rules
+from pairsieve.matches.ranking import SEARCHES
+from pairsieve.matches.threshold import target_from
 from pairsieve.tasks import Collection, Split
-
-if TYPE_CHECKING:
-    from pairsieve.explain import Explanation
+from pairsieve.tasks.new_table import read_like_task
 
 Say = Callable[[str], None]
 
@@ -59,7 +62,6 @@ def find_matches(
     trained again on what the re-ranker is sure of, kept if it ranks better.
     """
     from pairsieve.matches.find import ListOptions, find_matches
-    from pairsieve.matches.threshold import target_from
 
     _check_search(search)
     target = target_from(precision, recall, count, threshold)
@@ -108,8 +110,6 @@ def find_clusters(
     best first), and for single fields as "price=most-recent". `.to_pandas()` of the result is a DataFrame.
     """
     from pairsieve.matches.find import ListOptions, find_clusters
-    from pairsieve.matches.merging import read_rules
-    from pairsieve.matches.threshold import target_from
 
     _check_search(search)
     target = target_from(precision, recall, None, threshold)
@@ -133,8 +133,6 @@ def explain_pair(
     count_all: bool = True,
 ) -> Explanation:
     """Why the latest model scores the pair of two keys as it does; `str()` of it is for a person."""
-    from pairsieve.explain import explain
-
     return explain(open_campaign(campaign), left, right, split, examples, count_all)
 
 
@@ -147,9 +145,6 @@ def _split_of(
     say: Say,
 ) -> Split:
     """The split to list: the one named, or one made of new texts by their text, template and key columns."""
-    from pairsieve.matches.find import new_split, split_named
-    from pairsieve.tasks.new_table import read_like_task
-
     if collection is None:
         if right is not None or any(columns):
             what = "`right`, `text`, `template` and `key` describe a new table"
@@ -171,7 +166,5 @@ def _split_of(
 
 
 def _check_search(search: str) -> None:
-    from pairsieve.matches.ranking import SEARCHES
-
     if search not in SEARCHES:
         raise InputError(f"unknown `search` {search!r}", remedy=nearest(search, SEARCHES))

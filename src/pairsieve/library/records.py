@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pairsieve.campaign.notebook import html_table
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError, MissingExtra
+from pairsieve.measure import Curve
+from pairsieve.measure.figures import Figures, figures_table
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from pairsieve.measure import Curve
-    from pairsieve.measure.figures import Figures
     from pairsieve.report.facts import Missing
 
 Folder: TypeAlias = Path | str
@@ -167,8 +167,6 @@ class Evaluation:
         return {"task": self.task, "split": self.split, **of_round, **self.figures.as_json()}
 
     def __str__(self) -> str:
-        from pairsieve.measure.figures import figures_table
-
         after = "" if self.round is None else f"After round {self.round}. "
         return after + figures_table(self.figures, self.task, self.split)
 

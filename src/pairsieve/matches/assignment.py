@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
 from pairsieve.pairs import CrossPairs, Ids, Mask, PairSpace, pair_rows
+from pairsieve.tasks.truth import components
 
 DENSE_AT_MOST = 1_000_000  # cells of a part that is solved as a dense matrix
 
@@ -52,14 +53,9 @@ def one_to_one(space: PairSpace, ids: Ids, weights: NDArray[np.floating], fixed:
 
 def _assigned(left: NDArray[np.int64], right: NDArray[np.int64], value: NDArray[np.float64]) -> list[int]:
     """Positions of the chosen edges."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
     rows, row = np.unique(left, return_inverse=True)
     columns, column = np.unique(right, return_inverse=True)
-    nodes = len(rows) + len(columns)
-    graph = coo_matrix((np.ones(len(row)), (row, column + len(rows))), shape=(nodes, nodes))
-    part = connected_components(graph, directed=False)[1][row]
+    part = components(len(rows) + len(columns), row, column + len(rows))[row]
     order = np.argsort(part, kind="stable")
     starts = np.flatnonzero(np.diff(part[order], prepend=-1))
     chosen: list[int] = []

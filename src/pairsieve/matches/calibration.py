@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 from pairsieve.audit.calibrate import calibrate, expected_curve, expected_rates
 from pairsieve.audit.draws import AskedPairs, cut_ranking
 from pairsieve.audit.estimate import stratum_counts
+from pairsieve.campaign.training import OutOfFold
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.errors import InputError
 from pairsieve.matches.listing import Known
@@ -39,9 +39,6 @@ from pairsieve.measure.intervals import times_drawn
 from pairsieve.pairs import Ids, is_member, pair_rows
 from pairsieve.scorer.calibration import Calibration
 from pairsieve.tasks import Split
-
-if TYPE_CHECKING:
-    from pairsieve.campaign.training import OutOfFold
 
 REPEATS = 200  # resamples behind an interval
 RESAMPLED = 2_000_000  # dev pairs above a line whose texts are drawn again; of more, the count is kept

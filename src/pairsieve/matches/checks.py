@@ -23,7 +23,7 @@ from pairsieve.ledger import Ledger
 from pairsieve.matches.listing import Known
 from pairsieve.matches.ranking import Ranking
 from pairsieve.measure.curve import Curve
-from pairsieve.pairs import Ids, Scores, is_member, pair_rows
+from pairsieve.pairs import Ids, Scores, is_member
 from pairsieve.scorer.calibration import FEWEST
 from pairsieve.sources import TruthSource
 from pairsieve.tasks import Split
@@ -168,17 +168,8 @@ class Checker:
         return found
 
     def _write(self, ids: Ids, chance: Floats, name: str) -> None:
-        left, right = pair_rows(ids)
-        self.ledger.ask(
-            max(self.ledger.rounds("train"), default=self.round),
-            ids,
-            [self.split.left.keys[row] for row in left.tolist()],
-            [self.split.right.keys[row] for row in right.tolist()],
-            "check",
-            name,
-            chance,
-            purpose="audit",
-        )
+        round = max(self.ledger.rounds("train"), default=self.round)
+        self.ledger.ask(round, ids, *self.split.keys(ids), "check", name, chance, purpose="audit")
 
     def _answer_from_truth(self) -> None:
         waiting = self.ledger.open_questions(purpose="audit")

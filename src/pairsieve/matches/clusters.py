@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
 from pairsieve.pairs import AllPairs, Ids, Rows, pair_ids, pair_rows
+from pairsieve.tasks.truth import components as connected
 
 Embeddings = NDArray[np.floating]
 
@@ -50,12 +51,7 @@ class GroupFigures:
 
 def components(texts: int, ids: Ids) -> Rows:
     """(texts,) the connected component of each text under pairs `ids`, numbered by their first text."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    left, right = pair_rows(ids)
-    graph = coo_matrix((np.ones(len(ids), np.int8), (left, right)), shape=(texts, texts))
-    return _numbered(connected_components(graph, directed=False)[1])
+    return _numbered(connected(texts, *pair_rows(ids)))
 
 
 def guarded_clusters(
@@ -111,8 +107,7 @@ def representatives(rows: Embeddings, group: Rows) -> Rows:
     np.add.at(sums, group, unit)
     closeness = np.einsum("nd,nd->n", unit, sums[group])
     order = np.lexsort((np.arange(len(group)), -np.round(closeness, 9), group))
-    first: Rows = order[np.flatnonzero(np.diff(group[order], prepend=-1))]
-    return first
+    return order[np.flatnonzero(np.diff(group[order], prepend=-1))]
 
 
 def against_truth(group: Rows, truth: Rows) -> GroupFigures:
@@ -319,8 +314,7 @@ class _Groups:
         root = self._into
         while not np.array_equal(root, root[root]):
             root = root[root]
-        found: Rows = root[self._start]
-        return found
+        return root[self._start]
 
 
 def check_equivalence(space: object, relation: str, where: str) -> None:
@@ -336,8 +330,7 @@ def _numbered(label: NDArray[Any]) -> Rows:
     _, first, inverse = np.unique(label, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
-    numbered: Rows = rank[inverse]
-    return numbered
+    return rank[inverse]
 
 
 def _pairs(sizes: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pairsieve.artifacts import labels_digest
 from pairsieve.audit.draws import AskedPairs
 from pairsieve.audit.run import asked_pairs
+from pairsieve.campaign import Campaign
 from pairsieve.campaign.audits import split_ledger
 from pairsieve.campaign.probability import calibration_of
 from pairsieve.contracts import generator_for
@@ -47,9 +48,6 @@ from pairsieve.pairs import Ids, ScoredPairs, Scores, is_member, pair_rows
 from pairsieve.tables import write_table
 from pairsieve.tasks import Collection, Split
 from pairsieve.tasks.task import one_collection, shared_pairs, two_collections
-
-if TYPE_CHECKING:
-    from pairsieve.campaign import Campaign
 
 SOURCES = ("labels", "dev", "audit")
 ASSIGN_AT_MOST = 50_000_000  # pairs that a one-to-one assignment takes into memory

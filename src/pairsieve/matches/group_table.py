@@ -9,7 +9,7 @@ import numpy as np
 
 from pairsieve.matches.clusters import guarded_clusters
 from pairsieve.matches.merging import free_name, record_fields
-from pairsieve.pairs import Ids, Rows, ScoredPairs, is_member
+from pairsieve.pairs import Ids, Rows, ScoredPairs, is_member, same_cluster
 from pairsieve.tasks import Collection
 from pairsieve.tasks.joined import without_gaps
 
@@ -59,15 +59,7 @@ def group_columns(
 
 def pairs_inside_groups(ranking: Ranking, group: Rows, known: Known) -> Iterator[ScoredPairs]:
     """Every pair inside a group, best first, less those labelled as no matches."""
-    order = np.argsort(group, kind="stable")
-    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
-    pieces: list[Ids] = [known.matches]
-    for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(order)]):
-        if last - first > 1:
-            one, other = np.triu_indices(last - first, 1)
-            members = np.sort(order[first:last])
-            pieces.append(ranking.split.space.ids(members[one], members[other]))
-    ids = np.unique(np.concatenate(pieces))
+    ids = np.union1d(known.matches, same_cluster(group))
     ids = ids[~is_member(ids, known.others) & ranking.split.space.contains(ids)]
     scores = ranking.scores(ids)
     best = np.lexsort((ids, -scores))

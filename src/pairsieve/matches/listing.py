@@ -25,7 +25,6 @@ from pairsieve.pairs import Ids, ScoredPairs, Scores, is_member, pair_rows
 from pairsieve.progress import tracked
 from pairsieve.tables import read_rows, table_suffix, table_writer
 from pairsieve.tasks import Split
-from pairsieve.tasks.joined import without_gaps
 
 BAND = 4_000_000  # pairs of a band, unless more share one fine step of scores
 ROWS_AT_ONCE = 100_000  # rows turned into keys and texts together
@@ -168,14 +167,10 @@ def write_list(
             for first in range(0, len(band), ROWS_AT_ONCE):
                 ids = np.asarray(band.ids[first : first + ROWS_AT_ONCE])
                 scores = np.asarray(band.scores[first : first + ROWS_AT_ONCE])
-                left, right = (side.tolist() for side in pair_rows(ids))
-                columns: dict[str, Sequence[Any]] = {
-                    "left": [split.left.keys[row] for row in left],
-                    "right": [split.right.keys[row] for row in right],
-                }
+                left, right = pair_rows(ids)
+                columns: dict[str, Sequence[Any]] = dict(zip(("left", "right"), split.keys(ids)))
                 if texts:
-                    columns["left_text"] = [without_gaps(split.left.texts[row]) for row in left]
-                    columns["right_text"] = [without_gaps(split.right.texts[row]) for row in right]
+                    columns |= zip(("left_text", "right_text"), split.texts(ids))
                 columns["score"] = [None if np.isneginf(score) else score for score in scores.tolist()]
                 labelled = is_member(ids, known.matches)
                 unknown = np.full(len(ids), np.nan) if probability is None else probability(scores)
@@ -185,7 +180,7 @@ def write_list(
                 for name, side, column in records:
                     fields = (split.left if side == "left" else split.right).fields
                     assert fields is not None
-                    there = np.asarray(left if side == "left" else right, np.int64)
+                    there = left if side == "left" else right
                     columns[name] = fields.typed.column(column).take(there).to_pylist()
                 write(columns)
                 rows += len(ids)

@@ -14,6 +14,7 @@ from pairsieve.measure.curve import Curve, measure_exactly
 from pairsieve.measure.figures import listed_figures
 from pairsieve.pairs import Ids, ScoredPairs, Scores, is_member
 from pairsieve.scorer import ScoredSpace, Scorer
+from pairsieve.search import index_neighbours, neighbour_recall
 from pairsieve.tasks import Split
 
 SEARCHES = {"exact": "", "ivf": "faiss-ivf", "hnsw": "faiss-hnsw"}
@@ -124,8 +125,6 @@ def rank(scored: ScoredSpace, split: Split, search: str, rng: np.random.Generato
     """A split by its scores: every pair, or each text's nearest by an index over the corrected rows."""
     if search == "exact":
         return Ranking(split, scored, method=scored.method)
-    from pairsieve.search import index_neighbours, neighbour_recall
-
     left, right = scored.corrected.rows
     one = np.ascontiguousarray(left, np.float32)
     other = one if right is None else np.ascontiguousarray(right, np.float32)

@@ -7,17 +7,15 @@ cosine of any two is nearly one, whatever they say.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
+from pairsieve.models import Encoder, Matcher
+from pairsieve.models.encoder import distinct_texts
 from pairsieve.pairs import Ids, is_member, pair_rows
 from pairsieve.tasks import Split
-
-if TYPE_CHECKING:
-    from pairsieve.models import Encoder, Matcher
 
 MOST_PAIRS = 20_000_000  # of unreadable texts; with more of them a list is of no use
 
@@ -54,8 +52,6 @@ def unreadable_pairs(split: Split, matcher: Matcher, matches: Ids) -> tuple[Ids,
 
 def unreadable_texts(encoder: Encoder, texts: Sequence[str], side: str) -> NDArray[np.bool_]:
     """Which of the texts (n,) the encoder cannot read; by its cached tokens, where it has them."""
-    from pairsieve.models.encoder import distinct_texts
-
     distinct, at = distinct_texts(texts)
     found = np.zeros(len(distinct), bool)
     if distinct:

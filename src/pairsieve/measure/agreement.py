@@ -134,8 +134,7 @@ def _category_counts(ratings: ArrayLike) -> Counts:
         )
     categories = np.unique(given[given != MISSING])
     counts: Counts = (given[:, :, None] == categories[None, None, :]).sum(axis=1)
-    compared: Counts = counts[counts.sum(axis=1) >= 2]
-    return compared
+    return counts[counts.sum(axis=1) >= 2]
 
 
 def _alphas(table: Counts, weights: NDArray[Any]) -> NDArray[np.float64]:

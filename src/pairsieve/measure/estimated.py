@@ -311,8 +311,7 @@ def _unbiased_figures(tp: Floats, fp: _FalsePositives, recalls: Sequence[float])
 
 def _at_recall(tp: Floats, recall: float) -> NDArray[np.intp]:
     """The highest threshold of each curve whose recall is at least `recall`: (r, k) -> (r,)."""
-    points: NDArray[np.intp] = np.argmax(tp >= recall * tp[:, -1:] - 1e-9, axis=1)
-    return points
+    return np.argmax(tp >= recall * tp[:, -1:] - 1e-9, axis=1)
 
 
 def _reciprocal(counted: Floats, fp: _FalsePositives, signed: bool = False) -> Floats:

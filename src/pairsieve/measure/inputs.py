@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pairsieve.errors import InputError, nearest
 from pairsieve.pairs import Ids, Mask, PairSpace, Scores
-from pairsieve.tables import read_columns
+from pairsieve.tables import LARGE, MOST_RATIO, read_columns
 
 Rows: TypeAlias = NDArray[np.float32]  # embeddings (n, d)
 
@@ -117,7 +117,9 @@ def _read_arrays(path: Path, wanted: tuple[str, ...], counts: tuple[int, ...]) -
 def _check_size(path: Path, member: str) -> None:
     """A `ValueError` where an array claims more than its file holds: numpy would make room for it first."""
     with zipfile.ZipFile(path) as archive, archive.open(member) as file:
-        held = archive.getinfo(member).file_size
+        held, packed = archive.getinfo(member).file_size, archive.getinfo(member).compress_size
+        if held > max(LARGE, MOST_RATIO * packed):
+            raise ValueError(f"{packed:,} bytes that unpack to {held:,}: embeddings do not shrink so far")
         version = np.lib.format.read_magic(file)
         read = (
             np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

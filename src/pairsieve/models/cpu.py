@@ -154,8 +154,7 @@ def _converted(network: Any) -> Embed | None:
     session = _sessions[key]
 
     def embed(ids: Rows, mask: Rows) -> Embeddings:
-        rows: Embeddings = session.run(None, {"ids": ids, "mask": mask})[0]
-        return rows
+        return session.run(None, {"ids": ids, "mask": mask})[0]
 
     return embed
 

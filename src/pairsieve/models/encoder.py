@@ -17,7 +17,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ from pairsieve.models.folders import (
     transformer_folder,
     weight_files,
 )
-from pairsieve.models.token_cache import TokenCache
+from pairsieve.models.token_cache import TokenCache, Tokens
 from pairsieve.pairs import Mask, Rows
 from pairsieve.progress import tracked
 from pairsieve.tasks.joined import without_gaps
@@ -72,38 +71,6 @@ def encoder_named(
             f"max length {max_length} tokens", where=name, why=f"this encoder takes 3 to {longest:,} tokens"
         )
     return Encoder(name, folder, max_length, left_prefix, right_prefix, device)
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """Token ids of texts laid end to end: text i has `ids[starts[i]:starts[i + 1]]`."""
-
-    ids: NDArray[np.int32]
-    starts: Rows
-
-    @staticmethod
-    def of(rows: Sequence[Sequence[int]]) -> Tokens:
-        """The token ids of each text, laid end to end."""
-        starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-        return Tokens(np.fromiter(chain.from_iterable(rows), np.int32, count=int(starts[-1])), starts)
-
-    @property
-    def lengths(self) -> Rows:
-        return np.diff(self.starts)
-
-    def take(self, rows: Rows) -> Tokens:
-        """The texts of some rows, in that order."""
-        lengths = self.lengths[rows]
-        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        at = np.repeat(self.starts[:-1][rows] - starts[:-1], lengths) + np.arange(starts[-1])
-        return Tokens(self.ids[at], starts)
-
-    def padded(self, rows: Rows, width: int, pad: int) -> tuple[Rows, Rows]:
-        """Token ids and attention mask of some texts, both (len(rows), width), filled up with `pad`."""
-        columns = np.arange(width)
-        mask = columns < self.lengths[rows][:, None]
-        at = np.where(mask, self.starts[rows][:, None] + columns, 0)
-        return np.where(mask, self.ids[at], pad).astype(np.int64), mask.astype(np.int64)
 
 
 @dataclass(eq=False)

@@ -21,6 +21,7 @@ from pairsieve.models.interface import Matcher, Rng, RowSides, Sides, fingerprin
 from pairsieve.models.matchers import CosineMatcher, load_matcher
 from pairsieve.models.training import DeviceTokens, TrainingSettings, additive, train
 from pairsieve.pairs import Ids, Mask, Rows, pair_rows
+from pairsieve.tasks.truth import components
 
 if TYPE_CHECKING:
     from pairsieve.models.packed import PackedNetwork
@@ -67,8 +68,6 @@ class LossSettings:
     head_weight: float = 10.0  # where w starts, over normalised cosines; as the paper's released code
     head_bias: float = -50.0  # where b starts; so high that at first only the positives pull
     in_batch_negatives: float = 0.0  # weight of pairs that meet in a batch, taken for non-matches
-    contrast: float = 0.0  # weight of telling a match's partner among all partners in the batch
-    temperature: float = 0.05  # of that
     pretrained_share: float = 0.0  # share of the pre-trained weights in the mixture that is kept in the end
     few: float = 0.0  # labels of the rarer class that let go only half as much
 
@@ -153,13 +152,9 @@ def positive_groups(left: Rows, right: Rows, labels: Mask, same: bool) -> tuple[
 
     `left` and `right` are rows of the collections, of one collection where they are the `same`.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     far = right if same else right + (int(left.max()) + 1 if len(left) else 0)
     count = int(max(left.max(initial=-1), far.max(initial=-1))) + 1
-    links = coo_array((np.ones(int(labels.sum())), (left[labels], far[labels])), shape=(count, count))
-    group = connected_components(links, directed=False)[1].astype(np.int64)
+    group = components(count, left[labels], far[labels])
     return group[left], group[far]
 
 
@@ -171,8 +166,7 @@ def _cosines(
     for network, tokens, rows in ((networks[0], one, left), (networks[-1], other, right)):
         used, at = np.unique(rows, return_inverse=True)
         sides.append(embed_tokens(network.eval(), tokens.take(used), pad, device)[at])
-    cosines: NDArray[np.float32] = np.einsum("nd,nd->n", *sides)
-    return cosines
+    return np.einsum("nd,nd->n", *sides)
 
 
 class _PairJob:
@@ -246,23 +240,15 @@ class _PairJob:
         else:
             centre, spread = self._centre, self._spread
         total = cross_entropy(self._weight * ((cosines - centre) / spread) + self._bias, labels)
-        if not settings.in_batch_negatives and not settings.contrast:
+        if not settings.in_batch_negatives:
             return total
         table = one @ other.T  # (b, b): every left text of the batch with every right one
         negative = self._groups[0][rows][:, None] != self._groups[1][rows][None, :]
         negative.fill_diagonal_(False)
         apart = negative.to(table.dtype)
-        if settings.in_batch_negatives:
-            logits = self._weight * ((table - centre) / spread) + self._bias
-            each = torch.nn.functional.softplus(logits) * apart
-            total = total + settings.in_batch_negatives * each.sum() / apart.sum().clamp(min=1.0)
-        if settings.contrast:
-            hot = (table / settings.temperature).masked_fill(~negative, -1e4)
-            own = cosines / settings.temperature
-            ways = [torch.logsumexp(torch.cat([own[:, None], h], 1), 1) - own for h in (hot, hot.T)]
-            matches = labels.sum().clamp(min=1.0)
-            total = total + settings.contrast * ((ways[0] + ways[1]) / 2 * labels).sum() / matches
-        return total
+        logits = self._weight * ((table - centre) / spread) + self._bias
+        each = torch.nn.functional.softplus(logits) * apart
+        return total + settings.in_batch_negatives * each.sum() / apart.sum().clamp(min=1.0)
 
     def settle(self) -> None:
         import torch

@@ -1,4 +1,4 @@
-"""A cache of tokenised collections, in memory and, given a store, on disk.
+"""Tokenised collections, and their cache in memory and, given a store, on disk.
 
 A round that trains the encoder embeds the same texts with other weights: their tokens do not change. What is
 kept is named by everything tokens depend on: the tokeniser's files, the texts, the prefix and the maximum
@@ -9,18 +9,50 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pairsieve.artifacts import ArtifactStore, key_digest, load_array, save_array
-
-if TYPE_CHECKING:
-    from pairsieve.models.encoder import Tokens
+from pairsieve.pairs import Rows
 
 KEPT_FROM = 1_000  # texts; fewer are tokenised faster than they are looked up on a disk
 MOST_BYTES = 512 << 20  # kept in memory
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token ids of texts laid end to end: text i has `ids[starts[i]:starts[i + 1]]`."""
+
+    ids: NDArray[np.int32]
+    starts: Rows
+
+    @staticmethod
+    def of(rows: Sequence[Sequence[int]]) -> Tokens:
+        """The token ids of each text, laid end to end."""
+        starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        return Tokens(np.fromiter(chain.from_iterable(rows), np.int32, count=int(starts[-1])), starts)
+
+    @property
+    def lengths(self) -> Rows:
+        return np.diff(self.starts)
+
+    def take(self, rows: Rows) -> Tokens:
+        """The texts of some rows, in that order."""
+        lengths = self.lengths[rows]
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        at = np.repeat(self.starts[:-1][rows] - starts[:-1], lengths) + np.arange(starts[-1])
+        return Tokens(self.ids[at], starts)
+
+    def padded(self, rows: Rows, width: int, pad: int) -> tuple[Rows, Rows]:
+        """Token ids and attention mask of some texts, both (len(rows), width), filled up with `pad`."""
+        columns = np.arange(width)
+        mask = columns < self.lengths[rows][:, None]
+        at = np.where(mask, self.starts[rows][:, None] + columns, 0)
+        return np.where(mask, self.ids[at], pad).astype(np.int64), mask.astype(np.int64)
 
 
 class TokenCache:
@@ -48,8 +80,6 @@ class TokenCache:
         return tokens
 
     def _stored(self, store: ArtifactStore, key: dict[str, str | int], make: Callable[[], Tokens]) -> Tokens:
-        from pairsieve.models.encoder import Tokens
-
         def build(folder: Path) -> None:
             tokens = make()
             save_array(folder / "ids.npy", tokens.ids)

@@ -358,8 +358,7 @@ def _put_back(groups: Groups, optimiser: Any) -> Iterator[None]:
 
 
 def _on_host(losses: Any) -> Losses:
-    array: Losses = losses.float().cpu().numpy()
-    return array
+    return losses.float().cpu().numpy()
 
 
 def _hypers(settings: TrainingSettings, steps: int) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,19 +23,16 @@ from pairsieve.ledger import RoundCount
 from pairsieve.measure.curve import Curve, Histogram, curve_from_scores, measure_exactly
 from pairsieve.measure.figures import BalancedFigures, Figures, balanced_figures, figures_of
 from pairsieve.measure.intervals import text_interval
-from pairsieve.pairs import Ids, ScoredPairs, Scores, pair_rows
+from pairsieve.pairs import Ids, ScoredPairs, Scores
 from pairsieve.progress import tracked
 from pairsieve.report.origin import Origin, origin_of
 from pairsieve.report.people import People, people_of
 from pairsieve.scan import Scan
+from pairsieve.scorer import ScoredSpace, Scorer
 from pairsieve.search import ExactSearch
 from pairsieve.settings import SEALED
 from pairsieve.tasks import Split
-from pairsieve.tasks.joined import without_gaps
 from pairsieve.tasks.task import shared_pairs
-
-if TYPE_CHECKING:
-    from pairsieve.scorer import ScoredSpace, Scorer
 
 MISTAKES = 8  # of either kind
 CHEAP = 1e11  # multiply-adds of a pass below which earlier rounds are measured again, for their intervals
@@ -57,8 +54,8 @@ class ShownPair:
     """A pair for a person to read."""
 
     left_key: str
-    left_text: str
     right_key: str
+    left_text: str
     right_text: str
     score: float
     probability: float | None  # None where nothing calibrates the score
@@ -345,19 +342,11 @@ def _shown(
 ) -> tuple[ShownPair, ...]:
     """Pairs with their texts, worst first; equal scores by smaller id."""
     order = np.argsort(-pairs.scores if highest else pairs.scores, kind="stable")
-    left, right = (side.tolist() for side in pair_rows(pairs.ids[order]))
-    chances = scorer.probabilities(pairs.scores[order])
+    ids, scores = pairs.ids[order], pairs.scores[order]
+    words = zip(*split.keys(ids), *split.texts(ids))
     return tuple(
-        ShownPair(
-            split.left.keys[a],
-            without_gaps(split.left.texts[a]),
-            split.right.keys[b],
-            without_gaps(split.right.texts[b]),
-            score,
-            None if np.isnan(chance) else chance,
-            rank(score),
-        )
-        for a, b, score, chance in zip(left, right, pairs.scores[order].tolist(), chances.tolist())
+        ShownPair(*shown, score, None if np.isnan(chance) else chance, rank(score))
+        for shown, score, chance in zip(words, scores.tolist(), scorer.probabilities(scores).tolist())
     )
 
 

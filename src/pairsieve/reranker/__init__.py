@@ -10,23 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsieve.models import CrossMatcher
 from pairsieve.pairs import Ids, PairSpace
 from pairsieve.reranker.features import TextPieces, TextReader, Vocabulary, count_pieces, describe
 from pairsieve.reranker.fields import Layout
 from pairsieve.reranker.lexical import LexicalEncoder, fit_lexical
 from pairsieve.reranker.linear import Linear
 from pairsieve.reranker.trees import Features, Logits, Trees
+from pairsieve.scan import Scan
 
-if TYPE_CHECKING:
-    from pairsieve.models import CrossMatcher
-    from pairsieve.scan import Scan
-
-    ScanOf = Callable[[PairSpace, NDArray[np.float32], NDArray[np.float32] | None], Scan]
+ScanOf = Callable[[PairSpace, NDArray[np.float32], NDArray[np.float32] | None], Scan]
 
 Floats = NDArray[np.float32]
 
@@ -76,8 +74,7 @@ class Reranker:
 
     def log_odds(self, logits: Logits, base_log_odds: NDArray[Any]) -> Logits:
         """(n,) log-odds from those logits and from the bi-encoder's log-odds."""
-        found: Logits = logits + self.stack.base * np.asarray(base_log_odds, np.float64) + self.stack.bias
-        return found
+        return logits + self.stack.base * np.asarray(base_log_odds, np.float64) + self.stack.bias
 
 
 @dataclass(frozen=True, eq=False)

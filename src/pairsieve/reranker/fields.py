@@ -9,17 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsieve.tasks import Collection
 from pairsieve.tasks.fields import guess_kinds, place_columns
 from pairsieve.tasks.joined import taken_apart
 from pairsieve.tasks.values import column_numbers, day_first_in, days_since
-
-if TYPE_CHECKING:
-    from pairsieve.tasks import Collection
 
 MOST_FIELDS = 40  # that are compared
 UNKNOWN = 0.5  # how alike two values are of which one is missing
@@ -227,5 +225,4 @@ def kilometres(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[
     a, b = np.radians(one), np.radians(other)
     part = np.sin((b - a) / 2) ** 2
     chord = part[:, 0] + np.cos(a[:, 0]) * np.cos(b[:, 0]) * part[:, 1]
-    found: NDArray[np.float64] = 2 * _EARTH * np.arcsin(np.sqrt(np.clip(chord, 0.0, 1.0)))
-    return found
+    return 2 * _EARTH * np.arcsin(np.sqrt(np.clip(chord, 0.0, 1.0)))

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsieve.models import CrossMatcher
 from pairsieve.models.head import fold_of
 from pairsieve.numeric import logit, sigmoid
 from pairsieve.pairs import Ids, PairSpace, is_member, pair_rows
-from pairsieve.reranker import MOST_CANDIDATES, Floats, ReadTexts, Reranker, Stack, candidate_scans
+from pairsieve.reranker import MOST_CANDIDATES, Floats, ReadTexts, Reranker, ScanOf, Stack, candidate_scans
 from pairsieve.reranker.features import describe
 from pairsieve.reranker.linear import Linear, fit_linear
 from pairsieve.reranker.trees import COUNT, Features, Logits, Trees, fit_trees
-
-if TYPE_CHECKING:
-    from pairsieve.models import CrossMatcher
-    from pairsieve.reranker import ScanOf
 
 FOLDS = 5
 CROSS_FOLDS = 3  # cross-encoders trained, each without a third of the left texts

@@ -21,8 +21,7 @@ class Linear:
     bias: NDArray[np.float64]  # (1,)
 
     def logits(self, features: Features) -> Logits:
-        found: Logits = np.clip(features.astype(np.float64) @ self.weights + self.bias[0], -_MOST, _MOST)
-        return found
+        return np.clip(features.astype(np.float64) @ self.weights + self.bias[0], -_MOST, _MOST)
 
 
 def fit_linear(

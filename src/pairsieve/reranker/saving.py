@@ -9,6 +9,7 @@ import numpy as np
 
 from pairsieve.errors import InputError
 from pairsieve.files import load_json, write_json
+from pairsieve.models import load_cross
 from pairsieve.reranker import Cuts, Reranker, Stack
 from pairsieve.reranker.features import KINDS, Vocabulary, feature_count
 from pairsieve.reranker.fields import Layout
@@ -42,8 +43,6 @@ def load_reranker(folder: Path, device: str | None = None) -> Reranker:
     """The re-ranker that `save_reranker` wrote; an error, in words, where a file is damaged."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
-
-    from pairsieve.models import load_cross
 
     try:
         about = load_json(folder / RERANKER_FILE)

@@ -43,8 +43,7 @@ class Trees:
         # The arrays in the order of the fields, as the loop takes them.
         over_rows(len(rows), lambda at: add_leaves(rows[at], *nodes, out[at]))
         rate = np.clip(out / max(len(self.roots), 1), _SURE, 1.0 - _SURE)
-        logits: Logits = np.log(rate / (1.0 - rate))
-        return logits
+        return np.log(rate / (1.0 - rate))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays by name, as `Trees.of` takes them."""

@@ -30,10 +30,18 @@ class Scan(Protocol):
     space: PairSpace
     device: str
 
-    def scores(self, ids: Ids) -> Scores: ...
-    def count_reaching(self, thresholds: Scores, desc: str = ...) -> NDArray[np.int64]: ...
-    def collect(self, low: float, high: float, take: Take, desc: str = ...) -> None: ...
-    def neighbours(self, count: int, rows: Rows | None = None, desc: str = ...) -> Neighbours: ...
+    def scores(self, ids: Ids) -> Scores:
+        """Scores of chosen pairs, to the bit those of a whole pass. Any order."""
+
+    def count_reaching(self, thresholds: Scores, desc: str = ...) -> NDArray[np.int64]:
+        """For each of the ascending distinct `thresholds`: how many pairs score at or above it."""
+
+    def collect(self, low: float, high: float, take: Take, desc: str = ...) -> None:
+        """Hand every pair with low <= score <= high to `take`, in pieces of any order, one at a time."""
+
+    def neighbours(self, count: int, rows: Rows | None = None, desc: str = ...) -> Neighbours:
+        """The `count` best partners of each left row (all, or the chosen `rows`), best first; ties by
+        smaller column; -1 where a row has fewer. A text is no neighbour of itself in a symmetric space."""
 
 
 def open_scan(
@@ -118,12 +126,10 @@ class Doubled:
         self.half, self.space, self.device = half, half.space, half.device
 
     def scores(self, ids: Ids) -> Scores:
-        scores: Scores = 2 * self.half.scores(ids)
-        return scores
+        return 2 * self.half.scores(ids)
 
     def count_reaching(self, thresholds: NDArray[np.float32], desc: str = "all pairs") -> NDArray[np.int64]:
-        reached: NDArray[np.int64] = self.half.count_reaching(thresholds / np.float32(2), desc)
-        return reached
+        return self.half.count_reaching(thresholds / np.float32(2), desc)
 
     def collect(self, low: float, high: float, take: Take, desc: str = "collecting") -> None:
         self.half.collect(low / 2, high / 2, lambda ids, scores: take(ids, 2 * scores), desc)
@@ -138,8 +144,7 @@ class Doubled:
         if select is None:
             return False
         half = None if centre is None else centre / 2
-        done: bool = select(half, count, beside, lambda ids, scores: take(ids, 2 * scores))
-        return done
+        return select(half, count, beside, lambda ids, scores: take(ids, 2 * scores))
 
 
 def unit_rows(matrix: NDArray[Any], kind: Any = np.float32) -> NDArray[Any]:

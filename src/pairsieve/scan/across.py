@@ -8,15 +8,13 @@ texts of the other sources; those of a small source, among a few more of all tex
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.pairs import AcrossPairs, AllPairs, CrossPairs, Ids, PairSpace, Rows, Scores
-
-if TYPE_CHECKING:
-    from pairsieve.scan import Neighbours, Scan, Take
+from pairsieve.scan import Neighbours, Scan, Take
 
 SMALL = 64  # texts of a source up to which its pairs are scored one by one
 Open = Callable[[PairSpace, "NDArray[Any]", "NDArray[Any]"], "Scan"]  # a scan of rows in one arithmetic
@@ -56,7 +54,6 @@ class AcrossScan:
         self.whole.collect(low, high, sift, desc)
 
     def neighbours(self, count: int, rows: Rows | None = None, desc: str = "neighbours") -> Neighbours:
-        """The `count` best partners of each row (all, or the chosen `rows`); -1 where a row has fewer."""
         picked = np.arange(self._across.texts) if rows is None else np.asarray(rows, np.int64)
         columns = np.full((len(picked), count), -1, np.int64)
         scores = np.full((len(picked), count), -np.inf, np.float32)
@@ -84,13 +81,9 @@ class AcrossScan:
         if most < 1:
             return
         found, values = self.whole.neighbours(most, picked[small], desc=desc)
-        own = self._across.sources[picked[small]][:, None]
-        foreign = (found >= 0) & (self._across.sources[found] != own)
-        order = np.argsort(~foreign, axis=1, kind="stable")[:, :count]  # the others keep their order
-        kept = np.take_along_axis(foreign, order, 1)
-        width = order.shape[1]
-        columns[small, :width] = np.where(kept, np.take_along_axis(found, order, 1), -1)
-        scores[small, :width] = np.where(kept, np.take_along_axis(values, order, 1), -np.inf)
+        width = min(count, most)
+        kept = foreign_neighbours(self._across, picked[small], found, values, count)
+        columns[small, :width], scores[small, :width] = kept
 
     def _small_pairs(self) -> Ids:
         """Every pair within a source of few texts."""
@@ -104,3 +97,14 @@ class AcrossScan:
                 break
             pieces.append(self._across.ids(order[:-step][same], order[step:][same]))
         return np.concatenate(pieces)
+
+
+def foreign_neighbours(
+    space: AcrossPairs, rows: Rows, columns: Rows, scores: Scores, count: int
+) -> tuple[Rows, Scores]:
+    """The first `count` neighbours (n, k) of the rows (n,) that are of another source; -1 where fewer are."""
+    foreign = (columns >= 0) & (space.sources[columns] != space.sources[rows][:, None])
+    order = np.argsort(~foreign, axis=1, kind="stable")[:, :count]  # the others keep their order
+    kept = np.take_along_axis(foreign, order, 1)
+    found = np.where(kept, np.take_along_axis(columns, order, 1), -1)
+    return found, np.where(kept, np.take_along_axis(scores, order, 1), -np.inf).astype(np.float32)

@@ -48,7 +48,6 @@ class CpuScan:
         self._right_tiles = self._left_tiles if right is left else _Tiles(self._right)
 
     def scores(self, ids: Ids) -> Scores:
-        """Scores of chosen pairs, to the bit those of a whole pass. Any order."""
         out = np.empty(len(ids), np.float32)
         order = np.argsort(ids, kind="stable")
         left, right = pair_rows(ids[order])
@@ -75,7 +74,6 @@ class CpuScan:
         return out
 
     def count_reaching(self, thresholds: NDArray[np.float32], desc: str = "all pairs") -> NDArray[np.int64]:
-        """For each of the ascending distinct `thresholds`: how many pairs score at or above it."""
         table = kernels.threshold_table(thresholds)
         totals = [np.zeros(len(thresholds) + 1, np.int64) for _ in range(self.threads)]
 
@@ -107,7 +105,6 @@ class CpuScan:
         return np.cumsum(between[::-1])[::-1][1:]
 
     def collect(self, low: float, high: float, take: Take, desc: str = "collecting") -> None:
-        """Hand every pair with low <= score <= high to `take`, in pieces of any order, one at a time."""
         lock = threading.Lock()
 
         def consumer(worker: int) -> Consume:
@@ -127,8 +124,6 @@ class CpuScan:
         self._visit(self._tiles(), consumer, desc)
 
     def neighbours(self, count: int, rows: Rows | None = None, desc: str = "neighbours") -> Neighbours:
-        """The `count` best partners of each left row (all, or the chosen `rows`), best first; ties by
-        smaller column; -1 where a row has fewer. A text is no neighbour of itself in a symmetric space."""
         picked = np.arange(self.space.shape[0]) if rows is None else np.asarray(rows, np.int64)
         columns = np.empty((len(picked), count), np.int64)
         scores = np.empty((len(picked), count), np.float32)

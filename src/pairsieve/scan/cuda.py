@@ -59,7 +59,6 @@ class CudaScan:
         self._out = torch.empty(self.tile, self.tile, device=device)
 
     def scores(self, ids: Ids) -> Scores:
-        """Scores of chosen pairs, to the bit those of a whole pass. Any order."""
         out = np.empty(len(ids), np.float32)
         order = np.argsort(ids, kind="stable")
         left, right = pair_rows(ids[order])
@@ -74,7 +73,6 @@ class CudaScan:
         return out
 
     def count_reaching(self, thresholds: NDArray[np.float32], desc: str = "all pairs") -> NDArray[np.int64]:
-        """For each of the ascending distinct `thresholds`: how many pairs score at or above it."""
         counter = _Counter(torch.as_tensor(np.ascontiguousarray(thresholds), device=self.device))
         for tile, _, _ in self._tiles(desc):
             counter.add(tile)
@@ -82,7 +80,6 @@ class CudaScan:
         return np.cumsum(between[::-1])[::-1][1:]
 
     def collect(self, low: float, high: float, take: Take, desc: str = "collecting") -> None:
-        """Hand every pair with low <= score <= high to `take`, in pieces of any order, one at a time."""
         low32, high32 = max(float(np.float32(low)), NO_PAIR / 2), float(np.float32(high))
         for tile, r0, c0 in self._tiles(desc):
             rows, columns = ((tile >= low32) & (tile <= high32)).nonzero(as_tuple=True)
@@ -171,8 +168,6 @@ class CudaScan:
         ]
 
     def neighbours(self, count: int, rows: Rows | None = None, desc: str = "neighbours") -> Neighbours:
-        """The `count` best partners of each left row (all, or the chosen `rows`), best first; ties by
-        smaller column; -1 where a row has fewer. A text is no neighbour of itself in a symmetric space."""
         picked = np.arange(self.space.shape[0]) if rows is None else np.asarray(rows, np.int64)
         wide = self.space.shape[1]
         columns = np.full((len(picked), count), -1, np.int64)

@@ -209,8 +209,7 @@ def _blocks(width: int) -> list[slice]:
 def _random_turn(width: int) -> torch.Tensor:
     """A random orthogonal matrix (width, width): what it turns lies alike in all dimensions."""
     rng = np.random.default_rng(0)
-    turn: torch.Tensor = torch.linalg.qr(torch.as_tensor(rng.standard_normal((width, width))))[0]
-    return turn
+    return torch.linalg.qr(torch.as_tensor(rng.standard_normal((width, width))))[0]
 
 
 def _sample(rows: torch.Tensor) -> torch.Tensor:

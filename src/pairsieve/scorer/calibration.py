@@ -34,8 +34,7 @@ class Calibration:
 
     def log_odds(self, log_odds: ArrayLike) -> Floats:
         away = np.asarray(log_odds, np.float64) - self.centre
-        values: Floats = self.height + np.where(away > 0, self.above, self.below) * away
-        return values
+        return self.height + np.where(away > 0, self.above, self.below) * away
 
     def probabilities(self, log_odds: ArrayLike) -> Floats:
         return sigmoid(self.log_odds(log_odds))

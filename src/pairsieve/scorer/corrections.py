@@ -31,20 +31,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.pairs import CrossPairs, PairSpace
-from pairsieve.scan import MAX_ROW_LENGTH
-
-if TYPE_CHECKING:
-    from pairsieve.scan import Scan
+from pairsieve.scan import MAX_ROW_LENGTH, Scan
 
 Floats = NDArray[np.float32]
 Sides = tuple[Floats, Floats | None]  # rows of left and right texts; right None for one collection
-ScanOf = Callable[[PairSpace, Floats, Floats | None], "Scan"]
+ScanOf = Callable[[PairSpace, Floats, Floats | None], Scan]
 Arrays = dict[str, NDArray[Any]]
 Memo = Callable[[str, Callable[[], Arrays]], Arrays]
 
@@ -212,15 +209,13 @@ def weights_by_nearness(cosines: Floats, floor: float, strength: float) -> Float
     """Weights (n,) of the nearest of each text of one collection; -inf stands for no neighbour."""
     known = np.isfinite(cosines)
     share = (np.where(known, cosines, -1.0) - floor) / max(1.0 - floor, 1e-6)
-    weights: Floats = np.where(known, strength * np.clip(share, 0.0, 1.0), 0.0).astype(np.float32)
-    return weights
+    return np.where(known, strength * np.clip(share, 0.0, 1.0), 0.0).astype(np.float32)
 
 
 def smoothed(rows: Floats, nearest: Floats, weights: Floats) -> Floats:
     """Unit rows (n, d), each averaged with the row of its nearest (n, d) by its weight (n,)."""
     mixed = rows + weights[:, None] * nearest
-    unit: Floats = mixed / np.maximum(np.linalg.norm(mixed, axis=1, keepdims=True), np.float32(1e-12))
-    return unit
+    return mixed / np.maximum(np.linalg.norm(mixed, axis=1, keepdims=True), np.float32(1e-12))
 
 
 def smoothed_all(rows: Floats, others: Floats, nearest: NDArray[np.int64], weights: Floats) -> Floats:
@@ -244,14 +239,12 @@ def competitors(symmetric: bool) -> int:
 def row_lengths(density: Floats, exponent: float) -> Floats:
     """Lengths of rows from the density of each text, (n,) both."""
     floored = np.maximum(density, 1e-30).astype(np.float64)  # hardly any: the row is as long as may be
-    lengths: Floats = np.minimum(floored**-exponent, MAX_ROW_LENGTH).astype(np.float32)
-    return lengths
+    return np.minimum(floored**-exponent, MAX_ROW_LENGTH).astype(np.float32)
 
 
 def density(cosines: Floats) -> Floats:
     """Cosines (n, k) with the nearest, -inf for none -> their sums (n,); negative cosines count nothing."""
-    sums: Floats = np.maximum(cosines, 0).sum(axis=1, dtype=np.float32)
-    return sums
+    return np.maximum(cosines, 0).sum(axis=1, dtype=np.float32)
 
 
 def densities_from_lists(

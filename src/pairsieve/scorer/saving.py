@@ -14,6 +14,7 @@ from typing import Any
 
 from pairsieve.errors import InputError
 from pairsieve.files import CHECKSUMS, check_checksums, load_json, write_checksums, write_json
+from pairsieve.models import load_matcher
 from pairsieve.scorer.calibration import Calibration
 from pairsieve.scorer.corrections import Corrections
 from pairsieve.scorer.scorer import Scorer
@@ -40,8 +41,6 @@ def save_scorer(scorer: Scorer, folder: Path) -> None:
 
 def load_scorer(folder: Path | str, device: str | None = None) -> Scorer:
     """The scorer that `pairsieve export` wrote into a folder, for any collection."""
-    from pairsieve.models import load_matcher
-
     folder = Path(folder)
     path = folder / SCORER_FILE
     if not path.is_file():

@@ -12,14 +12,17 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
+from pairsieve.models import Learner, Matcher
 from pairsieve.numeric import sigmoid
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, Scores, is_member, pair_rows
+from pairsieve.reranker import ReadTexts, Reranker, rerank
+from pairsieve.scan import Scan
 from pairsieve.scorer.calibration import Calibration
 from pairsieve.scorer.corrections import (
     CorrectedRows,
@@ -32,11 +35,6 @@ from pairsieve.scorer.corrections import (
     correct_rows,
     smoothed,
 )
-
-if TYPE_CHECKING:
-    from pairsieve.models import Learner, Matcher
-    from pairsieve.reranker import ReadTexts, Reranker
-    from pairsieve.scan import Scan
 
 Mask = NDArray[np.bool_]
 OpenScan = Callable[[PairSpace, Floats, "Floats | None", bool], "Scan"]
@@ -90,8 +88,7 @@ class Scorer:
         values = np.asarray(scores, np.float64)
         if self.reranker is None:
             return self.weight * values + self.bias
-        odds: NDArray[np.float64] = values / np.maximum(1.0 - np.abs(values), 1e-12)
-        return odds
+        return values / np.maximum(1.0 - np.abs(values), 1e-12)
 
     def score_of(self, log_odds: float) -> float:
         """The score at which a pair has such log-odds."""
@@ -180,8 +177,6 @@ def score_space(
     base = open_scan(space, *corrected.rows, any(scorer.corrections.hubness))
     if scorer.reranker is None:
         return ScoredSpace(scorer, corrected, base, base, np.empty(0, np.int64))
-    from pairsieve.reranker import rerank
-
     reranker = scorer.reranker
     reranked = memo(
         "candidates", lambda: rerank(reranker, cosine_scan, space, texts, rows, read and read(reranker))
@@ -236,15 +231,13 @@ def below_candidates(log_odds: NDArray[Any]) -> NDArray[np.float64]:
 
     Labels say little of such pairs, and there are millions of them.
     """
-    lowered: NDArray[np.float64] = HIGHEST - np.logaddexp(0.0, -np.asarray(log_odds, np.float64))
-    return lowered
+    return HIGHEST - np.logaddexp(0.0, -np.asarray(log_odds, np.float64))
 
 
 def squash(log_odds: NDArray[Any]) -> Scores:
     """z -> z / (1 + |z|), as float32."""
     values = np.asarray(log_odds, np.float64)
-    squashed: Scores = (values / (1.0 + np.abs(values))).astype(np.float32)
-    return squashed
+    return (values / (1.0 + np.abs(values))).astype(np.float32)
 
 
 class RerankedScan:
@@ -281,8 +274,7 @@ class RerankedScan:
         in_base = self.base.count_reaching(distinct, desc)[back]
         less = len(self._in_base) - np.searchsorted(self._in_base, lowest, side="left")
         more = len(self._sorted) - np.searchsorted(self._sorted, wanted, side="left")
-        counts: NDArray[np.int64] = in_base - less + more
-        return counts
+        return in_base - less + more
 
     def collect(
         self, low: float, high: float, take: Callable[[Ids, Scores], None], desc: str = "collecting"

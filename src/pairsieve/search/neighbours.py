@@ -18,6 +18,7 @@ from pairsieve.errors import InputError, nearest
 from pairsieve.pairs import AcrossPairs, AllPairs, Ids, PairSpace, Rows, Scores
 from pairsieve.progress import tracked
 from pairsieve.scan import Neighbours, Scan
+from pairsieve.scan.across import foreign_neighbours
 from pairsieve.search.exact import Found, TopPairs, check_pool
 
 Matrix: TypeAlias = NDArray[np.float32]  # unit rows (n, d)
@@ -88,7 +89,7 @@ def index_neighbours(
     if isinstance(space, AcrossPairs):
         wanted = min(OVER_SOURCES * count, space.texts - 1)
         whole = index_neighbours(AllPairs(space.texts), left, right, wanted, kind, lists, probes)
-        return foreign_neighbours(space, *whole, count)
+        return foreign_neighbours(space, np.arange(space.texts), *whole, count)
     columns = np.full((len(left), count), -1, np.int64)
     scores = np.full((len(left), count), -np.inf, np.float32)
     for start in range(0, max(len(right), 1), ROWS_PER_INDEX):
@@ -96,16 +97,6 @@ def index_neighbours(
         found, values = search_index(index, left, count, space.symmetric, -start)
         columns, scores = merge_neighbours(columns, scores, np.where(found < 0, -1, found + start), values)
     return columns, scores
-
-
-def foreign_neighbours(space: AcrossPairs, columns: Rows, scores: Scores, count: int) -> Neighbours:
-    """The first `count` of each row's neighbours (n, k) that are of another source; -1 where fewer are."""
-    own = space.sources[:, None]
-    foreign = (columns >= 0) & (space.sources[columns] != own)
-    order = np.argsort(~foreign, axis=1, kind="stable")[:, :count]  # the others keep their order
-    kept = np.take_along_axis(foreign, order, 1)
-    found = np.where(kept, np.take_along_axis(columns, order, 1), -1)
-    return found, np.where(kept, np.take_along_axis(scores, order, 1), -np.inf).astype(np.float32)
 
 
 def merge_neighbours(columns: Rows, scores: Scores, more: Rows, values: Scores) -> Neighbours:

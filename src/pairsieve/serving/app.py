@@ -302,6 +302,5 @@ def serve(
         proxy=proxy,
         most_connections=most,
         graceful_seconds=STOP_SECONDS,
-        ws="none",
         lifespan="off",
     )

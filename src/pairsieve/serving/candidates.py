@@ -112,8 +112,7 @@ class CandidateTable:
 
     def unknown(self, rows: Rows) -> Rows:
         """Those rows of A whose best two must be looked for."""
-        unknown: Rows = rows[np.isnan(self.best[rows, 0, 0])]
-        return unknown
+        return rows[np.isnan(self.best[rows, 0, 0])]
 
     def set_best(self, rows: Rows, one: Rows, other: Rows, texts: Rows, values: NDArray[np.float64]) -> None:
         """Find the best two of some rows from all their pairs.

@@ -31,8 +31,7 @@ def products(one: Floats, other: Floats) -> Floats:
     """(n, m) inner products in float32."""
     import torch
 
-    lines: Floats = (torch.from_numpy(np.ascontiguousarray(one)) @ torch.from_numpy(other).T).numpy()
-    return lines
+    return (torch.from_numpy(np.ascontiguousarray(one)) @ torch.from_numpy(other).T).numpy()
 
 
 def exact_products(one: Floats, other: Floats, *, unit: bool) -> Floats:
@@ -300,8 +299,7 @@ class HeldTexts:
 
     def stretched(self, rows: Rows | list[int]) -> Floats:
         """Corrected rows: smoothed, times their lengths."""
-        found: Floats = self._smooth[rows] * self._lengths[rows][:, None]
-        return found
+        return self._smooth[rows] * self._lengths[rows][:, None]
 
     def row_with_text(self, text: str, source: str | None = None) -> int:
         """The oldest row that holds a text of a source (None: of none); -1 without one."""

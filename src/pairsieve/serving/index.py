@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pairsieve.pairs import CrossPairs, PairSpace, Rows
+from pairsieve.scan import open_scan
+from pairsieve.scorer import Scorer
 from pairsieve.scorer.corrections import (
     Arrays,
     Corrections,
@@ -41,9 +42,6 @@ from pairsieve.serving.held import (
 from pairsieve.serving.of_sources import NO_SOURCE, same_source, space_of
 from pairsieve.serving.record import Change
 from pairsieve.serving.reranking import NOTHING_FOUND, Found, QueryReranker
-
-if TYPE_CHECKING:
-    from pairsieve.scorer import Scorer
 
 DECIMALS = 6  # of a score where matches are ordered: a row depends on the batch it was embedded in by less
 REBUILD_FROM = 256  # changed texts, beside an eighth of all, from which a scan of all pairs is faster
@@ -302,8 +300,6 @@ class Index:
 
     def _scan_lists(self, kind: str, tables: Sequence[NeighbourTable]) -> Arrays:
         """The nearest of each text of a side and their cosines: `columns-N`, `cosines-N`."""
-        from pairsieve.scan import open_scan
-
         arrays: Arrays = {}
         for at, table in enumerate(tables):
             both = self._sides[at], self._partner(at)

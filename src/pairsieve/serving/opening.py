@@ -12,13 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.artifacts import ArtifactStore
+from pairsieve.campaign import Campaign
+from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.errors import InputError, nearest
+from pairsieve.models import Matcher, cached_embeddings
 from pairsieve.scorer import Scorer, load_scorer
 from pairsieve.scorer.corrections import Arrays, Memo, compute
 from pairsieve.scorer.saving import SCORER_FILE
@@ -26,9 +28,6 @@ from pairsieve.serving.held import SPARE, HeldTexts
 from pairsieve.serving.index import Index
 from pairsieve.settings import CAMPAIGN_FILE
 from pairsieve.tasks import Collection, Split, Task, load_task, tables_task
-
-if TYPE_CHECKING:
-    from pairsieve.models import Matcher
 
 Vectors = NDArray[np.float32]
 Source = Collection | Path | str | None
@@ -97,9 +96,6 @@ def open_served(folder: Path, wanted: Wanted) -> Served:
 
 
 def _open_campaign(folder: Path, wanted: Wanted) -> Served:
-    from pairsieve.campaign import Campaign
-    from pairsieve.campaign.probability import calibrated_scorer
-
     cache = wanted.cache
     if cache is None and wanted.state is not None and not os.access(folder, os.W_OK):
         cache = wanted.state / "artifacts"  # of a campaign that can only be looked at
@@ -266,8 +262,6 @@ def _memo(served: Served) -> Memo:
 
 def rows_of(matcher: Matcher, texts: Collection, side: str, store: ArtifactStore) -> Vectors:
     """Unit rows of a collection, kept in the store; a frozen encoder's under the key that campaigns use."""
-    from pairsieve.models import cached_embeddings
-
     encoder = matcher.encoder_for(side)
     key = {"encoder": matcher.rows_key(side), "texts": texts.fingerprint, "prefix": encoder.prefix(side)}
     return matcher.transform(cached_embeddings(store, key, encoder, texts.texts, side), side)

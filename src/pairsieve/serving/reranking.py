@@ -26,6 +26,7 @@ from pairsieve.reranker.features import (
     normalised,
 )
 from pairsieve.reranker.trees import Logits
+from pairsieve.scan import open_scan
 from pairsieve.serving.candidates import CandidateTable, candidate_pairs
 from pairsieve.serving.held import Floats, HeldTexts, exact_products, pair_cosines
 from pairsieve.serving.of_sources import space_of
@@ -72,8 +73,6 @@ class QueryReranker:
 
     def find_all(self, device: str) -> Ids:
         """All candidates among held texts, by scans of all pairs: answering rows with asking rows."""
-        from pairsieve.scan import open_scan
-
         held, asking = self.answering, None if self.one else self.asking
         if not len(held) or not len(self.asking):
             return np.empty(0, np.int64)

@@ -16,12 +16,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import InputError, PairsieveError
+from pairsieve.models import Matcher
+from pairsieve.scorer import Scorer
 from pairsieve.serving.checks import check_key, check_text
 from pairsieve.serving.index import Index, Match, Query
 from pairsieve.serving.loading import Loaded, embedded, load
@@ -29,10 +31,6 @@ from pairsieve.serving.of_sources import check_source
 from pairsieve.serving.opening import STATE, Served, Source, Wanted, finite, open_served
 from pairsieve.serving.queue import Job, Queue
 from pairsieve.serving.record import Change, Record
-
-if TYPE_CHECKING:
-    from pairsieve.models import Matcher
-    from pairsieve.scorer import Scorer
 
 Vectors = NDArray[np.float32]
 

@@ -73,7 +73,7 @@ def unpack(path: Path) -> Unpacked:
                 files: dict[str, Any] = {"gzip": gzip.GzipFile, "bzip2": bz2.BZ2File, "xz": lzma.LZMAFile}
                 source = {"fileobj" if kind == "gzip" else "filename": io.BytesIO(packed)}
                 with files[kind](**source) as stream:
-                    contents = _read_unpacked(path, stream, len(packed))
+                    contents = read_unpacked(path, stream, len(packed))
         except _TORN as error:
             what = f"the {kind} archive is truncated or damaged"
             remedy = "Download or copy the file again and compare its size"
@@ -116,17 +116,20 @@ def _unzip(path: Path, packed: bytes) -> tuple[bytes, str]:
             remedy = "Unpack it with its password first"
             raise InputError("the zip archive is encrypted", where=str(path), remedy=remedy)
         with archive.open(members[0]) as stream:
-            contents = _read_unpacked(path, stream, members[0].compress_size)
+            contents = read_unpacked(path, stream, members[0].compress_size)
         return contents, PurePosixPath(members[0].filename).suffix.lower()
 
 
-def _read_unpacked(path: Path, stream: IO[bytes], packed: int) -> bytes:
-    """What a stream unpacks to; refused where it grows as no table does."""
+def read_unpacked(path: Path, stream: IO[bytes], packed: int, held: int = 0) -> bytes:
+    """What a stream of a file of `packed` bytes unpacks to; refused where it grows as no table does.
+
+    held: bytes that other streams of the file unpacked to.
+    """
     most = min(MOST_UNPACKED, max(LARGE, MOST_RATIO * packed))
     contents = bytearray()
     while piece := stream.read(1 << 20):
         contents += piece
-        if len(contents) > most:
+        if held + len(contents) > most:
             raise InputError(
                 f"the archive of {packed:,} bytes unpacks to more than {most:,}",
                 where=str(path),

@@ -51,5 +51,5 @@ def read_query(url: str, query: str | None) -> Table:
 
 
 def _shown(url: str) -> str:
-    """A URL without its user and password, for errors and notes."""
-    return re.sub(r"//[^/@]*@", "//", url)
+    """A URL without its user, password and query, for errors and notes; a password may hold "/" and "@"."""
+    return re.sub(r"^([\w+]+:)//(?=[^/])\S*@", r"\1//", url).partition("?")[0]

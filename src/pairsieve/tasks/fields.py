@@ -76,8 +76,7 @@ class Fields:
 
     def column(self, name: str) -> list[str | None]:
         """The values of a column; None where missing."""
-        values: list[str | None] = self.table.column(name).to_pylist()
-        return values
+        return self.table.column(name).to_pylist()
 
     def numbers(self, name: str) -> Floats:
         """(n,) the numbers of a column; nan where missing or no number."""

@@ -75,8 +75,7 @@ def series_texts(source: Any) -> dict[str, Any] | list[Any]:
             remedy = "Make it unique, or pass series.reset_index(drop=True)"
             raise InputError("the index of the series holds a value twice", where="texts", remedy=remedy)
         return dict(zip(map(str, source.index.tolist()), source.tolist()))
-    values: list[Any] = source.to_pylist() if hasattr(source, "to_pylist") else source.to_list()
-    return values
+    return source.to_pylist() if hasattr(source, "to_pylist") else source.to_list()
 
 
 def _columns(source: Any, name: str) -> tuple[Columns, str | None]:

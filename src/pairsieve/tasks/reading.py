@@ -50,6 +50,11 @@ class Table:
     as_texts: bool = False  # cells are texts, as they are in delimited files
     key: str | None = None  # the column that the source itself calls its keys: the index of a frame
 
+    def __post_init__(self) -> None:
+        if (half := next(filter(_HALF.search, self.names), None)) is not None:
+            what = f"the column name {half!r} holds half a surrogate pair, which is no character"
+            raise InputError(what, where=str(self.path), remedy="Rename the column")
+
     def __len__(self) -> int:
         return len(self.numbers)
 
@@ -102,7 +107,11 @@ class Table:
 
     def provenance(self) -> dict[str, Any]:
         """What a task notes of this file: name, sha256, rows, and how it was decoded."""
-        noted: dict[str, Any] = {"name": self.path.name, "sha256": self.sha256, "rows": len(self)}
+        noted: dict[str, Any] = {
+            "name": self.path.name.partition("?")[0],
+            "sha256": self.sha256,
+            "rows": len(self),
+        }
         return noted | ({"encoding": self.encoding} if self.encoding else {})
 
 
@@ -429,9 +438,13 @@ def _read_parquet(file: Unpacked) -> Table:
     except pa.ArrowException as error:
         raise _torn_parquet(file, error) from error
 
+    sizes: dict[int, int] = {}  # bytes of the columns read
+
     def cells(position: int) -> Sequence[Any]:
+        others = sum(size for column, size in sizes.items() if column != position)
         try:
-            table = read_columns(opened, [names[position]], len(file.contents), file.path)
+            table = read_columns(opened, [names[position]], len(file.contents), file.path, others)
+            sizes[position] = table.nbytes
             values: Sequence[Any] = table.column(0).to_pylist()
         except (pa.ArrowException, OSError) as error:
             raise _torn_parquet(file, error) from error

@@ -176,6 +176,9 @@ def keys_of(table: Table, column: str | None, option: str = "`key`") -> list[str
         if not key.strip():
             remedy = "Give every row a key, or leave `key` out to use row numbers"
             raise table.error("the key is empty", row, column, remedy=remedy)
+        if "\x00" in key:
+            why, remedy = "not every database can keep it", "Remove the character from the key"
+            raise table.error("the key holds a zero character", row, column, why, remedy)
         if seen.setdefault(key, row) != row:
             what = f"the key {key!r} stands in rows {table.numbers[seen[key]]} and {table.numbers[row]}"
             remedy = "Remove or rename one of them, or name another key column"

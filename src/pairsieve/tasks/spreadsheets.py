@@ -1,16 +1,23 @@
-"""Reader of Excel and OpenDocument sheets, through python-calamine or openpyxl, whichever is installed."""
+"""Reader of Excel and OpenDocument sheets: .xlsx through openpyxl, all through python-calamine.
+
+calamine makes room for every cell up to the last one, so that a file of a kilobyte with one cell far away
+takes all memory: where both can read a file, it is openpyxl that does.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import zipfile
+import zlib
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
 from pairsieve.errors import InputError, MissingExtra, nearest
-from pairsieve.tasks.archives import Unpacked
+from pairsieve.tasks.archives import Unpacked, read_unpacked
 
 SHEET_SUFFIXES = (".xlsx", ".xlsm", ".xls", ".xlsb", ".ods")
+MOST_CELLS = 200_000_000  # of a sheet, empty ones among them
 
 
 def read_sheet(file: Unpacked, sheet: str | None = None) -> list[list[Any]]:
@@ -18,19 +25,46 @@ def read_sheet(file: Unpacked, sheet: str | None = None) -> list[list[Any]]:
 
     Rows stand where the sheet has them; columns and rows that are empty at its end are cut off.
     """
-    if find_spec("python_calamine") is not None:
-        rows = _by_calamine(file, sheet)
-    elif find_spec("openpyxl") is not None and file.suffix in (".xlsx", ".xlsm"):
+    _check_size(file)
+    if find_spec("openpyxl") is not None and file.suffix in (".xlsx", ".xlsm"):
         rows = _by_openpyxl(file, sheet)
+    elif find_spec("python_calamine") is not None:
+        rows = _by_calamine(file, sheet)
     else:
         package = "openpyxl" if file.suffix in (".xlsx", ".xlsm") else "python-calamine"
         install = "pip install 'pairsieve[excel]'" if package == "openpyxl" else f"pip install {package}"
         raise MissingExtra(package, f"Reading {file.path.name}", install)
-    cells = [[None if cell == "" else cell for cell in row] for row in rows]
-    width = max((at + 1 for row in cells for at, cell in enumerate(row) if cell is not None), default=0)
-    while cells and not any(cell is not None for cell in cells[-1]):
+    cells: list[list[Any]] = []
+    width = 0
+    for row in rows:
+        kept = [None if cell == "" else cell for cell in row]
+        while kept and kept[-1] is None:
+            kept.pop()
+        cells.append(kept)
+        width = max(width, len(kept))
+    while cells and not cells[-1]:
         cells.pop()
-    return [[*row[:width], *[None] * (width - len(row))] for row in cells]
+    if len(cells) * width > MOST_CELLS:
+        raise file.error(
+            f"the sheet reaches over {len(cells):,} rows and {width:,} columns",
+            why=f"more than {MOST_CELLS:,} cells, most of them surely empty",
+            remedy="Delete what stands far away from the table, or save it as CSV",
+        )
+    return [[*row, *[None] * (width - len(row))] for row in cells]
+
+
+def _check_size(file: Unpacked) -> None:
+    """Refuse a file whose parts unpack to far more than it holds; a zip in all but .xls."""
+    if not zipfile.is_zipfile(io.BytesIO(file.contents)):
+        return
+    try:
+        with zipfile.ZipFile(io.BytesIO(file.contents)) as archive:
+            held = 0
+            for part in archive.infolist():
+                with archive.open(part) as stream:
+                    held += len(read_unpacked(file.path, stream, len(file.contents), held))
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+        raise _torn(file, error) from error
 
 
 def _by_calamine(file: Unpacked, sheet: str | None) -> Sequence[Sequence[Any]]:
@@ -41,20 +75,18 @@ def _by_calamine(file: Unpacked, sheet: str | None) -> Sequence[Sequence[Any]]:
     except CalamineError as error:
         raise _torn(file, error) from error
     found = book.get_sheet_by_name(_sheet(file, sheet, book.sheet_names))
-    rows: Sequence[Sequence[Any]] = found.to_python(skip_empty_area=False)
-    return rows
+    return found.to_python(skip_empty_area=False)
 
 
-def _by_openpyxl(file: Unpacked, sheet: str | None) -> Sequence[Sequence[Any]]:
-    import zipfile
-
+def _by_openpyxl(file: Unpacked, sheet: str | None) -> Iterable[Sequence[Any]]:
     import openpyxl
 
     try:
         book = openpyxl.load_workbook(io.BytesIO(file.contents), read_only=True, data_only=True)
     except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
         raise _torn(file, error) from error
-    return [list(row) for row in book[_sheet(file, sheet, book.sheetnames)].iter_rows(values_only=True)]
+    rows: Iterable[Sequence[Any]] = book[_sheet(file, sheet, book.sheetnames)].iter_rows(values_only=True)
+    return rows
 
 
 def _sheet(file: Unpacked, wanted: str | None, names: Sequence[str]) -> str:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from pairsieve.pairs import AcrossPairs, AllPairs, CrossPairs, Ids, PairSpace, Rows, is_member
+from pairsieve.pairs import AcrossPairs, AllPairs, CrossPairs, Ids, PairSpace, Rows, is_member, pair_rows
 from pairsieve.tasks.fields import Fields, StoredFields
+from pairsieve.tasks.joined import without_gaps
 
 RELATIONS = {
     "equivalence": "one collection; matching is symmetric and transitive (duplicates)",
@@ -117,6 +118,18 @@ class Split:
         sides = f"{len(self.left):,}" + ("" if self.space.symmetric else f" × {len(self.right):,}")
         known = f", {len(self.positives):,} positive" if self.has_truth or len(self.positives) else ""
         return f"<Split {self.name}: {sides} texts, {self.space.size:,} pairs{known}>"
+
+    def keys(self, ids: Ids) -> tuple[list[str], list[str]]:
+        """Left and right keys of pairs, in the order given."""
+        sides = zip((self.left, self.right), pair_rows(ids))
+        left, right = ([side.keys[row] for row in rows.tolist()] for side, rows in sides)
+        return left, right
+
+    def texts(self, ids: Ids) -> tuple[list[str], list[str]]:
+        """Left and right texts of pairs for a person, in the order given: no gaps for missing values."""
+        sides = zip((self.left, self.right), pair_rows(ids))
+        left, right = ([without_gaps(side.texts[row]) for row in rows.tolist()] for side, rows in sides)
+        return left, right
 
     @property
     def ratio(self) -> float | None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import InputError
-from pairsieve.pairs import Ids, Rows, is_member, pair_ids, pair_rows
+from pairsieve.pairs import Ids, Rows, is_member, pair_ids, pair_rows, same_cluster
 from pairsieve.tasks.task import Collection, Split, split_of
 
 SPLIT_NAMES = {2: ("train", "test"), 3: ("train", "dev", "test")}
@@ -28,15 +28,11 @@ def components(count: int, left: Rows, right: Rows) -> Rows:
     if count == 0:
         return np.empty(0, np.int64)
     graph = coo_matrix((np.ones(len(left), np.int8), (left, right)), shape=(count, count))
-    labels: Rows = connected_components(graph, directed=False)[1].astype(np.int64)
-    return labels
+    return connected_components(graph, directed=False)[1].astype(np.int64)
 
 
 def closure(count: int, positives: Ids, where: str = "") -> Ids:
-    """All pairs within the components that `positives` (canonical ids of one collection) join; sorted.
-
-    A component of s texts has s(s-1)/2 pairs: each text pairs with those after it in its component.
-    """
+    """All pairs within the components that `positives` (canonical ids of one collection) join; sorted."""
     left, right = pair_rows(positives)
     label = components(count, left, right)
     size = np.bincount(label, minlength=1)
@@ -46,13 +42,7 @@ def closure(count: int, positives: Ids, where: str = "") -> Ids:
         why = "matches of one collection are closed transitively, so a few wrong ones join everything"
         remedy = "Look for a default or empty value that many rows share in the matches"
         raise InputError(what, where=where, why=why, remedy=remedy)
-    order = np.lexsort((np.arange(count), label))
-    first = np.cumsum(size) - size
-    place = np.arange(count) - first[label[order]]  # 0 for the first text of its component
-    partners = size[label[order]] - 1 - place
-    starts = np.repeat(np.cumsum(partners) - partners, partners)
-    later = np.repeat(np.arange(count) + 1, partners) + np.arange(total) - starts
-    return np.sort(pair_ids(np.repeat(order, partners), order[later]))
+    return same_cluster(label)
 
 
 def resolve(positives: Ids, negatives: Ids, closed: Ids) -> tuple[Ids, dict[str, int]]:
@@ -96,8 +86,7 @@ def deal(label: Rows, stratum: Rows, shares: Sequence[int], rng: np.random.Gener
         sizes = size[members]
         middle = (np.cumsum(sizes) - sizes / 2) / sizes.sum()
         split_of[members] = np.searchsorted(bounds, middle, side="right")
-    dealt: Rows = split_of[label]
-    return dealt
+    return split_of[label]
 
 
 def split_by_components(

@@ -9,17 +9,17 @@ sets it beside the labels.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from pairsieve.campaign import Campaign
 from pairsieve.campaign.figures import read_sealed, write_sealed
 from pairsieve.campaign.probability import calibrated_scorer
-
-if TYPE_CHECKING:
-    from pairsieve.campaign import Campaign
-    from pairsieve.pairs import Scores
-    from pairsieve.scorer import ScoredSpace, Scorer
+from pairsieve.campaign.questions import unaskable_pairs
+from pairsieve.pairs import Scores
+from pairsieve.scorer import ScoredSpace, Scorer
+from pairsieve.search import ExactSearch
 
 MOST_TEXTS = 20_000  # beyond this, embedding texts only to show predictions would keep people waiting
 MOST_PAIRS = 300_000_000  # likewise for looking through all pairs, about a second a hundred million
@@ -62,9 +62,6 @@ def _unseen(campaign: Campaign, scored: ScoredSpace, scorer: Scorer) -> list[tup
     Pairs whose label follows from others are left out. Only those more likely a match than not; equal ones by
     the smaller id.
     """
-    from pairsieve.campaign.questions import unaskable_pairs
-    from pairsieve.search import ExactSearch
-
     known = unaskable_pairs(campaign.ledger, scored.space, campaign.settings.transitivity)
     count = min(UNSEEN, scored.space.size - len(known))
     if count < 1:

@@ -21,7 +21,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pairsieve.artifacts import disk_is_full
+from pairsieve.campaign import Campaign
 from pairsieve.errors import LedgerUnavailable, PairsieveError
+from pairsieve.web.predictions import write_predictions
 
 log = logging.getLogger("pairsieve")
 LOOK_SECONDS = 0.5  # how often the thread looks whether a round is ready
@@ -182,10 +185,6 @@ def main(folder: Path, cache: Path | None = None) -> None:
     def tell(**words: Any) -> None:
         print(json.dumps(words), file=speak, flush=True)
 
-    from pairsieve.artifacts import disk_is_full
-    from pairsieve.campaign import Campaign
-    from pairsieve.web.predictions import write_predictions
-
     for _ in sys.stdin:
         try:
             campaign = Campaign(folder, cache)
@@ -199,7 +198,10 @@ def main(folder: Path, cache: Path | None = None) -> None:
                 continue
             if isinstance(error, LedgerUnavailable | OSError) or disk_is_full(error):
                 log.warning("%s", error)
-                tell(wait="The database of answers or the disk cannot be used now; waiting for it.")
+                what = "The database of answers or the disk"
+                if isinstance(error, OSError) and error.filename and not disk_is_full(error):
+                    what = f"{Path(str(error.filename)).name} ({error.strerror})"
+                tell(wait=f"{what} cannot be used now; waiting for it.")
                 continue
             if isinstance(error, PairsieveError):
                 tell(error=str(error))

@@ -13,7 +13,7 @@ import hashlib
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +37,7 @@ from pairsieve.web.predictions import Predictions
 from pairsieve.web.records import find_columns
 
 LEASE_SECONDS = 180.0  # without a sign of life for so long, a person's pairs go to others
+MOST_PEOPLE = 1000  # remembered at once; names cost nothing, so anybody could invent them without end
 PAGE = "page"  # the ledger's `source` of what people say here
 
 
@@ -105,11 +106,11 @@ class LabellingSession:
             return {"pairs": pairs, **self._state(who)}
 
     def _choose(self, who: str, count: int) -> list[int]:
-        cache, skipped = self._cache, self._skipped.setdefault(who, {})
-        others = sum(1 for name in self._active() if name != who)
+        cache, skipped, active = self._cache, self._skipped.setdefault(who, {}), self._active()
+        others = len(active - {who})
         if others:  # near the end of a round, leave some for the others
             count = max(2, min(count, len(cache.wanting) // (others + 1)))
-        kept = [p for p in self._held.get(who, {}) if p not in skipped and self._is_for(p, who)]
+        kept = [p for p in self._held.get(who, {}) if p not in skipped and self._is_for(p, who, active)]
         chosen = dict.fromkeys(kept[:count])
         # What a contradiction made doubtful is likely to follow again once it is settled: it is asked last.
         doubtful = cache.fallen if self._contradictions else set()
@@ -118,12 +119,12 @@ class LabellingSession:
                 if len(chosen) >= count:
                     break
                 free = pair not in chosen and pair not in skipped and (pair in doubtful) == late
-                if free and self._is_for(pair, who):
+                if free and self._is_for(pair, who, active):
                     chosen[pair] = None
         for pair in skipped:  # the first skipped comes back first, behind everything else
             if len(chosen) >= count:
                 break
-            if self._is_for(pair, who):
+            if self._is_for(pair, who, active):
                 chosen[pair] = None
         for pair in self._held.get(who, {}):
             self._leases.get(pair, set()).discard(who)
@@ -132,12 +133,11 @@ class LabellingSession:
             self._leases.setdefault(pair, set()).add(who)
         return list(chosen)
 
-    def _is_for(self, pair: int, who: str) -> bool:
+    def _is_for(self, pair: int, who: str, active: Set[str]) -> bool:
         """Whether `who` may be asked: not answered by them, and not promised to enough others."""
         votes = self._cache.votes.get(pair, {})
         if pair not in self._cache.wanting or who in votes:
             return False
-        active = self._active()
         promised = sum(1 for name in self._leases.get(pair, ()) if name != who and name in active)
         return len(votes) + promised < self.wanted(pair)
 
@@ -191,8 +191,13 @@ class LabellingSession:
         """
         with self._person(who) as who:
             last = {each.pair: each for each in answers}
-            self._ask_reviewed(list(last), answers[0].token)
-            others = {pair for pair in last if self._answered_by_others(pair, who)}
+            cache = self._cache
+            if any(pair not in cache.questions for pair in last):
+                cache.install(*cache.read())
+            if new := sorted(last.keys() - cache.questions.keys()):
+                ask_to_review(self._ledger, self._split, np.array(new, np.int64), answers[0].token)
+                cache.install(*cache.read())
+            others = {p for p in last if p in cache.settled or cache.votes.get(p, {}).keys() - {who}}
             written = 0
             for about, write in (("answer", self._ledger.answer), ("adjudication", self._ledger.adjudicate)):
                 chosen = [each for each in last.values() if (each.pair in others) == (about != "answer")]
@@ -204,17 +209,6 @@ class LabellingSession:
         self._follow(at_once=True)
         with self._lock:
             return {"written": written, **self._state(who)}
-
-    def _answered_by_others(self, pair: int, who: str) -> bool:
-        return pair in self._cache.settled or bool(self._cache.votes.get(pair, {}).keys() - {who})
-
-    def _ask_reviewed(self, pairs: Sequence[int], token: str) -> None:
-        if any(pair not in self._cache.questions for pair in pairs):
-            self._cache.install(*self._cache.read())
-        new = sorted(pair for pair in pairs if pair not in self._cache.questions)
-        if new:
-            ask_to_review(self._ledger, self._split, np.array(new, np.int64), token)
-            self._cache.install(*self._cache.read())
 
     def adjudicate(self, who: str, answer: PageAnswer) -> dict[str, Any]:
         """Settle a pair on which people disagree, or one of a contradiction, whatever the votes say."""
@@ -484,8 +478,18 @@ class LabellingSession:
         """Under the lock: a person who was here just now, by the name that the ledger keeps."""
         name = self.named(who)
         with self._lock:
-            self._seen[name] = self._clock()
+            self._seen.pop(name, None)
+            self._seen[name] = self._clock()  # the last seen stands last
+            while len(self._seen) > MOST_PEOPLE:
+                self._forget(next(iter(self._seen)))
             yield name
+
+    def _forget(self, who: str) -> None:
+        """Somebody's leases and skips, which they can do without; what they answered stays."""
+        self._seen.pop(who, None)
+        self._skipped.pop(who, None)
+        for pair in self._held.pop(who, {}):
+            self._leases.get(pair, set()).discard(who)
 
     def _active(self) -> set[str]:
         now = self._clock()

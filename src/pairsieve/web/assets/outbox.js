@@ -25,7 +25,7 @@ export class Outbox {
     this.trouble = ""; // why what waits is not there yet
     this.kept = true; // whether the browser lets us keep clicks
     this.sending = false;
-    this.count = 0;
+    this.last = 0; // when the last click was made, in milliseconds
     addEventListener("beforeunload", (event) => {
       if (!this.kept && this.waiting.length) event.preventDefault();
     });
@@ -35,6 +35,7 @@ export class Outbox {
   open(ledger) {
     this.ledger = ledger;
     [this.waiting, this.refused] = ["click", "refused"].map((kind) => this.found(kind));
+    this.last = Math.max(this.last, ...this.waiting.map((work) => Number.parseInt(work.id, 10) || 0));
     this.page.changed();
   }
 
@@ -65,9 +66,8 @@ export class Outbox {
   }
 
   add(work) {
-    this.count += 1;
-    const order = `${String(Date.now()).padStart(15, "0")} ${String(this.count).padStart(6, "0")}`;
-    const click = { ...work, ledger: this.ledger, id: `${order} ${work.token ?? ""}` };
+    this.last = Math.max(Date.now(), this.last + 1); // a clock may go backwards, the order of clicks may not
+    const click = { ...work, ledger: this.ledger, id: `${String(this.last).padStart(15, "0")} ${work.token ?? ""}` };
     this.waiting.push(click);
     this.keep("click", click);
     this.send();
