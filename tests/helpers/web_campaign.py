@@ -128,9 +128,9 @@ class Page:
 WORDS = ("Ash", "Birch", "Cedar", "Elm", "Fir", "Hazel", "Larch", "Maple", "Oak", "Pine", "Rowan", "Willow")
 
 
-def finished_records(folder: Path, encoder: Path, size: int = 24) -> Campaign:
+def finished_records(folder: Path, encoder: Path, size: int = 24, **settings: Any) -> Campaign:
     """A finished campaign over a table of `size` inns, each twice; the truth answered 40 questions."""
-
+    usual = {"labels": 40, "rounds": 2, "device": "cpu", "reranker": "off"}
     names = [f"{WORDS[n % 12]} {WORDS[n * 5 % 11]} Inn" for n in range(size)]
     rows = [
         {"id": f"{side}{n}", "name": name + extra, "town": f"{WORDS[n * 7 % 12]}ford", "rooms": str(3 + n)}
@@ -139,14 +139,7 @@ def finished_records(folder: Path, encoder: Path, size: int = 24) -> Campaign:
     ]
     known = [(f"a{n}", f"b{n}") for n in range(size)]
     save_task(tables_task(rows, key="id", matches=known, split="none"), folder / "task")
-    campaign = create_campaign(
-        folder / "campaign",
-        folder / "task",
-        labels=40,
-        rounds=2,
-        encoder=str(encoder),
-        device="cpu",
-        reranker="off",
-    )
+    options = usual | settings
+    campaign = create_campaign(folder / "campaign", folder / "task", encoder=str(encoder), **options)
     assert campaign.run().name == "finished"
     return campaign

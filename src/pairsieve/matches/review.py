@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pairsieve.matches.find import ranked_list
 from pairsieve.matches.group_table import find_groups, pairs_inside_groups
 from pairsieve.pairs import Ids, Mask, Rows, is_member, pair_rows
+from pairsieve.scorer import ScoredSpace
 from pairsieve.search import ExactSearch
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class ReviewList:
     matches: int  # pairs of the whole list
     groups: tuple[tuple[list[int], int, int | None], ...]
     all_groups: int
+    scored: ScoredSpace  # what the scores are from
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -99,6 +101,7 @@ def review_list(campaign: Campaign) -> ReviewList:
         len(listed),
         tuple(groups[:MOST_GROUPS]),
         len(groups),
+        ranking.scored,
     )
 
 

@@ -27,6 +27,7 @@ from pairsieve.web.session import LabellingSession
 
 SHOWN = ("all", "listed", "left out", "open")
 PAGE_SIZE = 20
+EXPLAINED = 200  # pairs of which the page can tell what made their score
 
 
 def review_file(folder: Path) -> Path:
@@ -128,12 +129,14 @@ class Review:
         """Pairs of the list and just below it, the most doubtful first."""
         row = self._list()
         every = zip(row.get("pairs", ()), row.get("opinion", ()), row.get("listed", ()))
+        steps = dict(zip(row.get("pairs", ()), row.get("waterfalls", ())))
         found = []
         states = self._session.look(lambda cache: dict(_states(cache, row.get("pairs", ()))))
         for pair, opinion, listed in every:
             fits = {"listed": listed, "left out": not listed, "open": states[pair] == "open"}
             if fits.get(wanted.show, True) and self._holds(pair, wanted.words):
-                found.append((pair, {**self._opinion(row, opinion), "listed": listed}))
+                more = {"listed": listed, "waterfall": steps.get(pair, [])}
+                found.append((pair, {**self._opinion(row, opinion), **more}))
         return self._page(who, found, wanted)
 
     def answers(self, who: str, wanted: Wanted) -> dict[str, Any]:
@@ -280,12 +283,20 @@ def _states(cache: AnswerCache, pairs: Iterable[int]) -> Iterable[tuple[int, str
 def write_review(folder: Path, cache: Path | None = None) -> None:
     """Make the list of a campaign and write it for the page."""
     from pairsieve.campaign import Campaign
+    from pairsieve.explain.waterfall import waterfalls
     from pairsieve.matches.review import review_list
 
     campaign = Campaign(folder, cache)
     events = len(campaign.ledger.answers())
-    made = review_list(campaign).as_json()
-    write_sealed(review_file(folder), {**made, "task": campaign.task.fingerprint, "events": events})
+    found = review_list(campaign)
+    steps = waterfalls(found.scored, campaign.split, found.ids[:EXPLAINED])
+    made = {
+        **found.as_json(),
+        "waterfalls": [[[step.name, round(step.log_odds, 3)] for step in each] for each in steps],
+        "task": campaign.task.fingerprint,
+        "events": events,
+    }
+    write_sealed(review_file(folder), made)
     campaign.ledger.close()
 
 

@@ -127,8 +127,33 @@ function pairCard(pair) {
   card.append(
     make("div", { class: "pair" }, ...drawPair(pair, true, "h2")),
     hint,
+    ...(pair.waterfall?.length ? [waterfall(pair)] : []),
     make("div", { class: "row", role: "group", "aria-label": `It is: ${pair.left.key} and ${pair.right.key}` }, ...buttons));
   return card;
+}
+
+/** What made the score: every part from the start to the sum, each bar beginning where the last one ended. */
+function waterfall({ waterfall: steps }) {
+  const ends = steps.reduce((sums, [, value]) => [...sums, (sums.at(-1) ?? 0) + value], []);
+  const [low, high] = [Math.min(0, ...ends), Math.max(0, ...ends)];
+  const place = (value) => (100 * (value - low)) / (high - low || 1);
+  const rows = [...steps, ["together", ends.at(-1)]].map(([name, value], at) => {
+    const [from, to] = at < steps.length ? [ends[at] - value, ends[at]] : [0, ends.at(-1)];
+    const bar = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    bar.setAttribute("viewBox", "0 0 100 8");
+    bar.setAttribute("preserveAspectRatio", "none");
+    bar.setAttribute("aria-hidden", "true");
+    const box = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    const shape = { x: place(Math.min(from, to)), y: 0, height: 8, width: Math.max(0.6, Math.abs(place(to) - place(from))) };
+    for (const [key, size] of Object.entries(shape)) box.setAttribute(key, size);
+    box.setAttribute("class", at === steps.length ? "sum" : value >= 0 ? "up" : "down");
+    bar.append(box);
+    return make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, `${value >= 0 ? "+" : "−"}${Math.abs(value).toFixed(2)}`), make("td", { class: "bar" }, bar));
+  });
+  const head = make("tr", {}, ...["Part", "Log-odds", "Bar"].map((words) => make("th", { scope: "col" }, words)));
+  return make("details", { class: "waterfall" },
+    make("summary", {}, "What made the score"),
+    make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
 }
 
 async function answer(pair, label, card, hint) {
