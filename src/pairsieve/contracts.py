@@ -84,6 +84,10 @@ class RoundView(Protocol):
     def text_numbers(self) -> tuple[Ids, Ids]:
         """A number for each left and each right text, equal where two texts read the same."""
 
+    def sure_matches(self) -> Ids:
+        """Pairs of one collection that the current scorer is sure of, or that are labelled matches; none of
+        two collections, or without a model."""
+
     def static(self, count: int) -> ScoredPairs:
         """The `count` unasked pairs nearest by the pre-trained encoder."""
 

@@ -6,6 +6,7 @@ A plug-in adds one through the entry point group `pairsieve.strategies` and prov
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 
@@ -21,6 +22,8 @@ FEWEST_OF_A_CLASS = 3  # labels below which the other class is looked for first
 POOL = 8  # times a batch, from which a varied one is taken
 PAIRS_A_TEXT = 3  # of a text in a small batch
 COPIES_ASKED = 2  # pairs of texts that read the same, in a campaign
+ASKED_BETWEEN = 2  # pairs between the same two groups of texts, in a campaign; one in a batch
+MOST_ALIKE = 64  # texts of a group that are looked at
 RANKS_A_TEXT = 20  # a first batch reaches down to this many pairs for each text
 MOST_RANKED = 4_000_000
 
@@ -61,18 +64,65 @@ def uncertainty(view: RoundView, budget: int, rng: np.random.Generator) -> Selec
     if min(matches, len(view.labels) - matches) < FEWEST_OF_A_CLASS:
         return _other_class(view, budget, rng, mostly_matches=2 * matches > len(view.labels))
     _enough(budget, view.space.size - len(view.asked), "pairs")
-    near = _around(view, view.boundary, budget)
-    if view.margin:
-        # A quarter each from further up and down: where the boundary is off, both classes still are there.
-        up, down = (_around(view, view.boundary + off, budget) for off in (view.margin, -view.margin))
-        places = [np.arange(len(near)) / 2, np.arange(len(up)) + 0.25, np.arange(len(down)) + 0.3]
-        near = np.concatenate([near, up, down])[np.argsort(np.concatenate(places), kind="stable")]
-    return Selection(_varied(view, near, budget), "uncertain")
+    groups = _Alike(view.sure_matches(), view.asked)
+    for pool in (POOL, POOL**2, POOL**3):
+        near = groups.in_turn(_near_boundary(view, budget, pool * budget))
+        if not groups or len(near) < pool * budget:
+            break
+        if len(_apart(view, near, budget, groups=groups)) == budget:
+            break  # else a few large groups fill the pool
+    return Selection(_varied(view, near, budget, groups=groups), "uncertain")
 
 
-def _around(view: RoundView, boundary: float, budget: int) -> Ids:
-    """Pairs nearest a boundary, from either side in turn, enough for a varied batch."""
-    pool = POOL * budget
+def _near_boundary(view: RoundView, budget: int, pool: int) -> Ids:
+    """Up to `pool` pairs around the boundary, and as many from a margin above and below it; best first."""
+    near = _around(view, view.boundary, budget, pool)
+    if not view.margin:
+        return near
+    # A quarter each from further up and down: where the boundary is off, both classes still are there.
+    up, down = (_around(view, view.boundary + off, budget, pool) for off in (view.margin, -view.margin))
+    places = [np.arange(len(near)) / 2, np.arange(len(up)) + 0.25, np.arange(len(down)) + 0.3]
+    return np.concatenate([near, up, down])[np.argsort(np.concatenate(places), kind="stable")]
+
+
+class _Alike:
+    """Which texts of one collection are surely the same thing, to ask one question about two groups.
+
+    Only two answers about the same two groups say anything new; the second guards against a wrong first.
+    """
+
+    def __init__(self, sure: Ids, asked: Ids) -> None:
+        self._near: dict[int, list[int]] = {}
+        self._asked = set(asked.tolist()) if len(sure) else set()
+        for one, other in zip(*(side.tolist() for side in pair_rows(sure))):
+            for a, b in ((one, other), (other, one)):
+                self._near.setdefault(a, [a]).append(b)
+
+    def __bool__(self) -> bool:
+        return bool(self._near)
+
+    def in_turn(self, ids: Ids) -> Ids:
+        """`ids` in their order, and by how many pairs an answer speaks of (both texts' groups), in turn."""
+        if not self._near:
+            return ids
+        sizes = [[len(self._near.get(text, "1")) for text in side.tolist()] for side in pair_rows(ids)]
+        reach = np.floor(np.log(np.array(sizes, np.float64).prod(axis=0)))  # in their order among equals
+        return np.stack([ids[np.argsort(-reach, kind="stable")], ids], axis=1).ravel()
+
+    def asked_between(self, one: int, other: int, chosen: Container[int]) -> bool:
+        """Whether enough was asked about the groups of two texts, in this batch (`chosen`) or before."""
+        before = set()
+        for a in self._near.get(one, [one])[:MOST_ALIKE]:
+            for b in self._near.get(other, [other])[:MOST_ALIKE]:
+                pair = min(a, b) << 32 | max(a, b)
+                before.update({pair} & self._asked)  # pairs inside one group come up twice
+                if pair in chosen or len(before) >= ASKED_BETWEEN:
+                    return True
+        return False
+
+
+def _around(view: RoundView, boundary: float, budget: int, pool: int) -> Ids:
+    """Pairs nearest a boundary, `pool` or as many as a varied batch needs, from either side in turn."""
     near = view.closest(boundary, pool, fewest=budget)
     while len(near) == pool and _new_texts(view, near.ids).sum() < budget:  # copies fill the pool
         pool *= POOL
@@ -123,37 +173,52 @@ def _at_ranks(view: RoundView, budget: int, rng: np.random.Generator, first: int
     return _varied(view, merged, budget, texts_apart=False)
 
 
-def _varied(view: RoundView, ids: Ids, budget: int, texts_apart: bool = True) -> Ids:
-    """The first `budget` of `ids`, in order, of which no text fills the batch and no two read the same.
+def _varied(
+    view: RoundView, ids: Ids, budget: int, texts_apart: bool = True, groups: _Alike | None = None
+) -> Ids:
+    """The first `budget` of `ids`, in order, that stand apart (`_apart`); sorted.
 
     Where that leaves too few, the rest is taken as it comes, then by the encoder's ranking.
     """
     ids = ids[np.sort(np.unique(ids, return_index=True)[1])]  # rankings have pairs in common
-    texts = view.text_numbers()
-    most = max(PAIRS_A_TEXT, -(-8 * budget // min(len(np.unique(side)) for side in texts)))
-    if not texts_apart:
-        most = budget
-    fresh = ids[_new_texts(view, ids)]
-    left, right = pair_rows(fresh)
-    used: dict[int, int] = {}
-    chosen: list[int] = []
-    for one, other, pair in zip(texts[0][left].tolist(), texts[1][right].tolist(), fresh.tolist()):
-        if len(chosen) == budget:
-            break
-        places = (one, other) if view.space.symmetric else (one, ~other)
-        if any(used.get(place, 0) >= most for place in places):
-            continue
-        for place in places:
-            used[place] = used.get(place, 0) + 1
-        chosen.append(pair)
-    taken = np.array(chosen, np.int64)
-    for more in (fresh, ids):
+    taken = _apart(view, ids, budget, texts_apart, groups)
+    for more in (ids[_new_texts(view, ids)], ids):
         rest = more[~np.isin(more, taken)]
         taken = np.concatenate([taken, rest[: budget - len(taken)]])
     if len(taken) < budget:
         rest = view.static(budget).ids
         taken = np.concatenate([taken, rest[~np.isin(rest, taken)][: budget - len(taken)]])
     return np.sort(taken)
+
+
+def _apart(
+    view: RoundView, ids: Ids, budget: int, texts_apart: bool = True, groups: _Alike | None = None
+) -> Ids:
+    """Up to `budget` of `ids`, in order, of which no text fills the batch and no two read the same.
+
+    With `groups`, neither do two of them ask about the same two groups of texts.
+    """
+    texts = view.text_numbers()
+    most = max(PAIRS_A_TEXT, -(-8 * budget // min(len(np.unique(side)) for side in texts)))
+    if not texts_apart:
+        most = budget
+    fresh = ids[_new_texts(view, ids)]
+    left, right = (side.tolist() for side in pair_rows(fresh))
+    used: dict[int, int] = {}
+    chosen: dict[int, None] = {}  # in order
+    for one, other, pair in zip(left, right, fresh.tolist()):
+        if len(chosen) == budget:
+            break
+        numbers = int(texts[0][one]), int(texts[1][other])
+        places = numbers if view.space.symmetric else (numbers[0], ~numbers[1])
+        if any(used.get(place, 0) >= most for place in places):
+            continue
+        if groups and groups.asked_between(one, other, chosen):
+            continue
+        for place in places:
+            used[place] = used.get(place, 0) + 1
+        chosen[pair] = None
+    return np.array(list(chosen), np.int64)
 
 
 def _new_texts(view: RoundView, ids: Ids) -> NDArray[np.bool_]:

@@ -50,6 +50,9 @@ class SyntheticView:
         free = [scored.without(self.asked) for scored in (self.logits, self.cosines)]
         return [one.ids[np.argsort(-one.scores, kind="stable")][:count] for one in free]
 
+    def sure_matches(self) -> Ids:
+        return np.empty(0, np.int64)
+
     def text_numbers(self) -> tuple[Ids, Ids]:
         left, right = self.space.shape  # the last text of a side reads as its first
         return np.arange(left) % max(left - 1, 1), np.arange(right) % max(right - 1, 1)

@@ -185,7 +185,9 @@ def test_the_trees_are_those_of_scikit_learn():
     features, labels = made_features(3)
     features[:50] += 20
     labels[:50] = True
-    model = ExtraTreesClassifier(200, min_samples_leaf=2, random_state=7).fit(features, labels)
+    model = ExtraTreesClassifier(200, min_samples_leaf=2, max_features=0.5, random_state=7).fit(
+        features, labels
+    )
     expected = np.clip(model.predict_proba(features)[:, 1], 0.005, 0.995)
     assert (expected == 0.995).any()
     ours = fit_trees(features, labels, 7).logits(features)
@@ -245,10 +247,7 @@ def fitted():
     cosines = np.einsum("nd,nd->n", rows[left], rows[right])
     kept = truth | (rng.random(len(every)) < 0.05)
 
-    def expects(ids):
-        return 10 * cosines[np.searchsorted(every, ids)].astype(float) - 7
-
-    base = Base(cosines[kept], 10 * cosines[kept] - 7, int(truth.sum()), expects)
+    base = Base(cosines[kept], 10 * cosines[kept] - 7, int(truth.sum()))
     texts = made.texts, made.texts
     given = open_scan, space, texts, read_texts(space, texts), (rows, None)
     with pytest.MonkeyPatch.context() as patch:

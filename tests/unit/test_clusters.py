@@ -70,6 +70,21 @@ def test_one_text_in_the_wrong_group_does_not_keep_two_groups_apart():
     assert not {*group[[1, 3]].tolist()} & {*group[[5, 6]].tolist()}
 
 
+def test_two_labelled_matches_join_groups_that_one_does_not():
+    """Texts at 0 to 3 degrees and at 30 to 33: one labelled match between them moves a text at most.
+
+    With a second one two texts of the first group belong to the second by their scores: the groups are one.
+    """
+    rows, threshold, space = at_angles(0, 1, 2, 3, 30, 31, 32, 33), np.cos(np.radians(22)), AllPairs(8)
+    pairs = above(rows, threshold)
+    one, two = space.ids([0], [4]), space.ids([0, 1], [4, 5])
+    assert guarded_clusters(rows, pairs, threshold, matches=one).max() == 1
+    assert guarded_clusters(rows, pairs, threshold, matches=two).max() == 0
+    # Not where another label says that they are apart.
+    apart = guarded_clusters(rows, pairs, threshold, matches=two, others=space.ids([2], [6]))
+    assert apart[2] != apart[6]
+
+
 def test_the_representative_is_the_middle_one():
     """Of 0, 10 and 40 degrees, 10 is nearest to the others; a text alone stands for itself."""
     rows = at_angles(0, 10, 40, 180)

@@ -94,20 +94,28 @@ def test_a_pair_is_described_field_by_field_from_the_texts_alone():
     columns = describe(pieces, ids, [np.array([0.9, 0.1])])
     assert columns.shape == (2, feature_count(1, layout))
     own = columns[:, feature_count(1) :]
-    # name: words (cosine, two shares), letters, initials; born: letters; then near and equal of the dense.
-    assert own[0, 4] == pytest.approx(1.0)
-    assert own[0, 0] < 1.0
-    assert own[1, 5] == UNKNOWN
-    born, place, price = own[:, 6:8], own[:, 8:10], own[:, 10:12]
-    assert born[0].tolist() == pytest.approx([1 - np.log(11) / np.log(36_526), 0.0])
-    assert born[1].tolist() == price[1].tolist() == [UNKNOWN, UNKNOWN]
-    assert place[0].tolist() == [1.0, 1.0]
-    assert own[:, 12:].tolist() == [[0, 0, 0, 0], [0, 0.5, 0, 0.5]]  # missing, by field
-    # A service holds other texts: the same two have the same columns there.
+    # How alike, then the lead over the worse and the better competitor: words, letters and initials of the
+    # name; letters of born; then how near born, place and price are.
+    alike, leads = own[:, :21:3], own[:, :21].reshape(2, 7, 3)[:, :, 1:]
+    assert alike[0, 2] == pytest.approx(1.0)
+    assert alike[0, 0] < 1.0
+    assert alike[1, 3] == UNKNOWN
+    assert alike[0, 4:].tolist() == pytest.approx([1 - np.log(11) / np.log(36_526), 1.0, alike[0, 6]])
+    assert alike[1, [4, 6]].tolist() == [UNKNOWN, UNKNOWN]
+    # Both pairs are of text 0, where they compete; texts 1 and 2 have no other candidate, and a lead of 1.
+    np.testing.assert_allclose(leads[0, :, 0], np.minimum(alike[0] - alike[1], 1.0), atol=1e-6)
+    np.testing.assert_allclose(leads[:, :, 1], 1.0, atol=1e-6)
+    shares, equal, missing = own[:, 21:23], own[:, 23:26], own[:, 26:]
+    assert (shares[0] <= 1.0).all()
+    assert shares[0].any()
+    assert equal[:, :2].tolist() == [[0.0, 1.0], [UNKNOWN, 0.0]]
+    assert missing.tolist() == [[0, 0, 0, 0], [0, 0.5, 0, 0.5]]  # by field
+    # A service holds other texts: the same two have the same columns there, but for their competitors.
     few = [side.texts[0], side.texts[1]]
     small = TextReader(vocabulary).take_apart(CrossPairs(1, 1), few[:1], few[1:])
     again = describe(small, CrossPairs(1, 1).ids([0], [0]), [np.array([0.9])])
-    np.testing.assert_allclose(again[0, feature_count(1) :], own[0], atol=1e-6)
+    np.testing.assert_allclose(again[0, feature_count(1) :][:21:3], alike[0], atol=1e-6)
+    np.testing.assert_allclose(again[0, feature_count(1) :][21:], own[0, 21:], atol=1e-6)
 
 
 def test_a_text_with_other_places_has_all_fields_missing():
@@ -116,5 +124,5 @@ def test_a_text_with_other_places_has_all_fields_missing():
     vocabulary = count_pieces([side.texts], layout)
     pieces = TextReader(vocabulary).take_apart(CrossPairs(1, 1), [side.texts[0]], ["Jane Doe"])
     columns = describe(pieces, CrossPairs(1, 1).ids([0], [0]), [np.array([0.9])])[0, feature_count(1) :]
-    assert set(columns[:-4].tolist()) == {UNKNOWN}
+    assert {*columns[:21:3].tolist(), *columns[21:-4].tolist()} == {UNKNOWN}
     assert columns[-4:].tolist() == [0.5] * 4

@@ -68,6 +68,38 @@ def test_no_text_fills_a_batch(margin):
             assert np.sum(rows[at] == 30) <= 3 and (margin or np.sum(rows[at] == 30) == 3)
 
 
+class Groups(SyntheticView):
+    """Sixty texts in three groups of twenty, of which the scorer is sure."""
+
+    def sure_matches(self):
+        ids = self.logits.ids
+        left, right = pair_rows(ids)
+        return ids[left // 20 == right // 20]
+
+
+def test_two_groups_are_asked_about_once_in_a_batch_and_twice_in_a_campaign():
+    """Three groups make six kinds of question. A scorer in doubt would ask the same one 36 times."""
+    view = Groups(AllPairs(60))
+    for _ in range(2):
+        ids = choose("uncertainty", view, 6)
+        kinds = {tuple(sorted((left // 20, right // 20))) for left, right in zip(*pair_rows(ids))}
+        assert len(kinds) == 6
+        view.asked = np.union1d(view.asked, ids)
+    # Everything was asked twice: the batch is filled all the same.
+    assert len(choose("uncertainty", view, 6)) == 6
+
+
+def test_half_of_a_batch_is_asked_where_an_answer_speaks_of_most_pairs():
+    """Texts 0 to 29 are one thing, all others are alone: an answer about one of the thirty speaks of 30."""
+    view = SyntheticView(AllPairs(200))
+    large = pair_rows(view.logits.ids)[1] < 30
+    view.sure_matches = lambda: view.logits.ids[large]
+    ids = choose("uncertainty", view, 20)
+    assert sum(left < 30 for left in pair_rows(ids)[0].tolist()) >= 10
+    view.sure_matches = lambda: view.logits.ids[:0]
+    assert sum(left < 30 for left in pair_rows(choose("uncertainty", view, 20))[0].tolist()) < 10
+
+
 class Copies(SyntheticView):
     """Texts come in tens that read the same; pairs of copies are uncertain, and the nearest of all."""
 

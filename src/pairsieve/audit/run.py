@@ -181,9 +181,8 @@ def asked_pairs(ledger: Ledger, scan: Scan, questions: Questions | None = None) 
     questions = ledger.questions() if questions is None else questions
     labels = np.full(len(questions), -1, np.int8)
     order = np.argsort(questions.ids)
-    for purpose in ("train", "audit"):
-        ids, matches = ledger.labels(purpose)
-        labels[order[np.searchsorted(questions.ids, ids, sorter=order)]] = matches
+    ids, matches = ledger.labels(None)
+    labels[order[np.searchsorted(questions.ids, ids, sorter=order)]] = matches
     numbers, _ = draws_of(questions)
     return AskedPairs(scan.scores(questions.ids), labels, numbers, questions.inclusion_probability)
 

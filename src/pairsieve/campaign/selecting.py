@@ -30,6 +30,8 @@ from pairsieve.strategies import strategy_named
 from pairsieve.tasks import Split
 
 MARGIN = 2.0  # log-odds by which a boundary learned from few labels is often off
+SURE = 2.0  # log-odds from which two texts count as one thing, when batches are varied
+SURE_A_TEXT = 100  # pairs a text beyond which a scorer is sure of too much to tell things apart
 
 SearchOf = Callable[[bool], tuple[PairSearch, Scorer]]
 
@@ -99,6 +101,20 @@ def _select(
         log_odds = scorer.log_odds(scored.scan.scores(scored.candidates))
         return ScoredPairs(scored.candidates, log_odds.astype(np.float32))
 
+    def sure_matches() -> Ids:
+        """Pairs of one collection that are surely matches, by the scorer or by a label."""
+        known = labels.ids[labels.values]
+        if not trainer.split.space.symmetric or settings.search.startswith("faiss") or not labels.round:
+            return known[:0]
+        scorer = trainer.scorer(labels)
+        scan = trainer.scores.score(scorer, trainer.split, trainer.model_key(labels)).scan
+        lowest = float(np.float32(scorer.score_of(SURE)))
+        if scan.count_reaching(np.array([lowest], np.float32))[0] > SURE_A_TEXT * len(trainer.split.left):
+            return known
+        pieces = [known]
+        scan.collect(lowest, np.inf, lambda ids, scores: pieces.append(ids), desc="sure matches")
+        return np.unique(np.concatenate(pieces))
+
     boundary = _boundary(settings, trainer.learner.name, shares)
     varied = settings.recipe == "best"
     margin = 0.0 if trainer.learner.name == "full" else MARGIN  # that one moves its boundary by the batches
@@ -114,6 +130,7 @@ def _select(
         margin,
         reranked,
         trainer.lexical_search,
+        sure_matches,
     )
     chosen = strategy.run(view, budget, generator_for(settings.seed, round, "select"))
     _check(strategy.name, chosen, budget, unaskable, trainer.split.space)
@@ -177,14 +194,16 @@ class View:
         margin: float = 0.0,
         reranked: Callable[[], ScoredPairs | None] = lambda: None,
         lexical: Callable[[], PairSearch | None] = lambda: None,
+        sure_matches: Callable[[], Ids] = lambda: np.empty(0, np.int64),
     ) -> None:
         """`search_of(pretrained)`: the search by the newest bi-encoder, or by the encoder as it came.
 
         `reranked()`: the candidates with the scorer's log-odds, None where it has no re-ranker. `lexical()`:
         the search by the mean of the encoder's and the lexical cosine, None where there is none.
+        `sure_matches()`: see `RoundView`.
         """
         self._split, self._where, self._search_of = split, where, search_of
-        self._reranked, self._lexical = reranked, lexical
+        self._reranked, self._lexical, self.sure_matches = reranked, lexical, sure_matches
         self.round, self.asked, self.boundary, self.varied = round, asked, boundary, varied
         self.margin = margin
         self.labels = np.empty(0, bool) if labels is None else labels

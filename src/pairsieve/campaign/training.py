@@ -255,10 +255,6 @@ class Trainer:
             even = np.array([alone.even_odds], np.float32)
             scan = self.scores.score(alone, self.split, model).base
             likely = int(scan.count_reaching(even, "candidates")[0])
-
-            def expects(ids: Ids) -> NDArray[np.float64]:
-                return alone.log_odds(scan.scores(ids))
-
             fitted = fit_reranker(
                 self._cosine_scan,
                 self.split.space,
@@ -267,7 +263,7 @@ class Trainer:
                 self.scores.unit_rows(scorer.matcher, self.split, model),
                 labels.ids,
                 labels.values,
-                Base(held_out.cosines, held_out.log_odds, likely, expects),
+                Base(held_out.cosines, held_out.log_odds, likely),
                 self.settings.seed,
                 self._cross_encoder(labels.round) if cross else None,
             )

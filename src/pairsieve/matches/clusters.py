@@ -9,7 +9,8 @@ over the product of their sizes, and nothing but the pairs above the threshold n
 
 Labels are kept: labelled matches begin in one group, and a labelled non-match between two groups keeps them
 apart. Where all that keeps two groups apart are labels of one text, that text is taken out of its group and
-the rest merges: more likely it stands in the wrong group than all the others do.
+the rest merges: more likely it stands in the wrong group than all the others do. Where labels put two texts
+into one group that by their scores belong to another, the two groups are one: one such text may be an error.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pairsieve.tasks.truth import components as connected
 Embeddings = NDArray[np.floating]
 
 MOST_SCORED = 1 << 20  # pairs between two groups that are scored one by one
+WITNESSES = 2  # texts that two groups must share to be one
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,9 @@ def guarded_clusters(
             groups.rescore(inside(reranked[0]), reranked[1][known(reranked[0])])
         groups.merge_down_to(float(threshold))
         label[texts] = len(rows) + groups.of_text()
-        _take_out_strangers(_Averages(rows, reranked), label, float(threshold), matches, others, sources)
+        averages = _Averages(rows, reranked)
+        _take_out_strangers(averages, label, float(threshold), matches, others, sources)
+        _join_shared(averages, label, float(threshold), linked, matches, others, sources)
     return _numbered(label)
 
 
@@ -212,6 +216,41 @@ def _take_out_strangers(
         if len(one) and len(other) and (text := stranger(one, other)) is not None:
             label[other] = label[one[0]]
             label[text] = label.max() + 1
+
+
+def _join_shared(
+    averages: _Averages,
+    label: NDArray[np.int64],
+    threshold: float,
+    linked: Ids,
+    matches: Ids,
+    others: Ids,
+    sources: Rows | None = None,
+) -> None:
+    """Merge groups that `WITNESSES` texts of labelled matches belong to alike; in place.
+
+    Such a text stands in the one group by its label, and its average with the other reaches the threshold.
+    Groups between which a labelled non-match stands, or that share a source, stay apart.
+    """
+    left, right = pair_rows(linked)
+    shared: dict[tuple[int, int], set[int]] = {}
+    for text in np.unique(np.concatenate(pair_rows(matches))).tolist():
+        partners = np.concatenate([right[left == text], left[right == text]])
+        for other in np.unique(label[partners]).tolist():
+            if other == label[text]:
+                continue
+            members = np.flatnonzero(label == other)
+            if averages.between(np.array([text]), members) >= threshold:
+                two = min(other, int(label[text])), max(other, int(label[text]))
+                shared.setdefault(two, set()).add(text)
+    ends = pair_rows(others)
+    for two in sorted(shared):
+        one, other = (np.flatnonzero(label == group) for group in two)
+        apart = {frozenset(pair) for pair in zip(*(label[side].tolist() for side in ends))}
+        if len(shared[two]) < WITNESSES or not len(one) or not len(other) or frozenset(two) in apart:
+            continue
+        if sources is None or not np.isin(sources[one], sources[other]).any():
+            label[other] = label[one[0]]
 
 
 class _Groups:

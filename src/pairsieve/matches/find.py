@@ -271,9 +271,7 @@ def labelled_pairs(campaign: Campaign, split: Split) -> Known:
 
     A collection that is no part of the task has keys of its own: no label speaks of it.
     """
-    given = [campaign.ledger.labels(purpose) for purpose in ("train", "audit")]
-    ids = np.concatenate([pairs for pairs, _ in given])
-    labels = np.concatenate([answers for _, answers in given])
+    ids, labels = campaign.ledger.labels(None)
     own = campaign.split
     if split is not own:
         rows = []
@@ -401,9 +399,7 @@ def _check(
     if target.kind == "recall":
         found = checker.recall(point.threshold, target.value, options.check_labels, options.confidence)
         return checker.answered(found)
-    given = ledger.labels("train"), ledger.labels("audit")
-    ids, first = np.unique(np.concatenate([pairs for pairs, _ in given]), return_index=True)
-    known = Known(ids, np.concatenate([labels for _, labels in given])[first])
+    known = Known(*ledger.labels(None))
     curve = expected.curve if expected.unlabelled is None else expected.unlabelled
     return checker.answered(
         checker.precision(known, curve, target.value, options.check_labels, options.confidence)

@@ -209,6 +209,11 @@ def feature_count(scores: int, layout: Layout | None = None) -> int:
     return 3 * scores + 5 * len(KINDS) + 4 + (layout.columns if layout else 0)
 
 
+def compared_count(scores: int, layout: Layout | None = None) -> int:
+    """The columns of `compared_values` with so many scores."""
+    return scores + len(KINDS) + (layout.competing if layout else 0)
+
+
 class Leads(Protocol):
     """How far pairs stand above their competitors."""
 
@@ -239,18 +244,21 @@ def describe(
     both = *pieces.numbers[0], *pieces.numbers[1]
     over_rows(len(ids), lambda at: compare_numbers(*both, left[at], right[at], numbers[at]))
     columns += [*numbers.T, np.abs(pieces.lengths[0][left] - pieces.lengths[1][right])]
-    columns += _compare_fields(pieces, left, right)
-    return np.stack(columns, axis=1).astype(np.float32)
+    competing, others = _compare_fields(pieces, left, right)
+    for at, values in enumerate(competing, len(scores) + len(KINDS)):
+        columns += [values, *leads.of(at, values)]
+    return np.stack([*columns, *others], axis=1).astype(np.float32)
 
 
 def _compare_fields(
     pieces: TextPieces, left: NDArray[np.int64], right: NDArray[np.int64]
-) -> list[NDArray[np.float64]]:
-    """Columns (n,) of each field: how alike its values are, by each way, and how many of the two are missing.
+) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
+    """Columns (n,) of each field: how alike its values are, by each way; then all others.
 
-    A value that is missing is neither alike nor unlike: `UNKNOWN`.
+    Candidates compete in the first. The others are the shares in common, whether values are equal, and how
+    many of the two are missing. A value that is missing is neither alike nor unlike: `UNKNOWN`.
     """
-    layout, columns = pieces.layout, []
+    layout, alike, others = pieces.layout, [], []
     missing = dict.fromkeys(layout.fields, np.zeros(len(left)))
     for at, (field, way) in enumerate(layout.sparse):
         kind = len(KINDS) + at
@@ -258,22 +266,25 @@ def _compare_fields(
         either = absent[0][left] | absent[1][right]
         missing[field] = (absent[0][left].astype(np.float64) + absent[1][right]) / 2
         cosine, shares = _agreement(pieces, kind, left, right)
-        for column in (cosine, *shares) if way == "words" else (cosine,):
-            columns.append(np.where(either, UNKNOWN, column))
+        alike.append(np.where(either, UNKNOWN, cosine))
+        others += [np.where(either, UNKNOWN, share) for share in shares] if way == "words" else []
     for field, one, other in zip(layout.dense, *pieces.dense):
-        columns += compare_dense(field.kind, one[left], other[right])
+        near, equal = compare_dense(field.kind, one[left], other[right])
+        alike.append(near)
+        others.append(equal)
         absent = [np.isnan(values).any(axis=1).astype(np.float64) for values in (one, other)]
         missing[field] = (absent[0][left] + absent[1][right]) / 2
-    return columns + list(missing.values())
+    return alike, [*others, *missing.values()]
 
 
 def compared_values(
     pieces: TextPieces, ids: Ids, scores: Sequence[NDArray[np.floating]]
 ) -> NDArray[np.float64]:
-    """(n, scores + kinds): the values of pairs `ids` in which candidates compete."""
+    """(n, compared_count): the values of pairs `ids` in which candidates compete, as `describe` has them."""
     left, right = pair_rows(ids)
     kinds = [_agreement(pieces, kind, left, right)[0] for kind in range(len(KINDS))]
-    return np.stack([*scores, *kinds], axis=1).astype(np.float64)
+    alike, _ = _compare_fields(pieces, left, right)
+    return np.stack([*scores, *kinds, *alike], axis=1).astype(np.float64)
 
 
 class _LeadsAmong:
@@ -321,10 +332,12 @@ def lead(
     node: NDArray[np.int64], partner: NDArray[np.int64], values: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """(n,) how far each value stands above the best of the same node with another partner text."""
-    first, second = best_two(node, partner, values)
-    owner = np.searchsorted(node[first], node)
-    seconds = np.append(values, -np.inf)[second]
-    return lead_over(values, values[first][owner], seconds[owner], partner == partner[first][owner])
+    from pairsieve.reranker.kernel import best_of_nodes
+
+    size = int(node.max(initial=-1)) + 1
+    best, second, owner = np.full(size, -np.inf), np.full(size, -np.inf), np.full(size, -1, np.int64)
+    best_of_nodes(node, partner, values, best, second, owner)
+    return lead_over(values, best[node], second[node], partner == owner[node])
 
 
 def lead_over(

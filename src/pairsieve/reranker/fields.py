@@ -61,10 +61,15 @@ class Layout:
         return [field for field in self.fields if field.kind in DENSE]
 
     @property
+    def competing(self) -> int:
+        """How many values of fields candidates compete in: one for each way and each dense field."""
+        return len(self.sparse) + len(self.dense)
+
+    @property
     def columns(self) -> int:
         """How many columns of a description compare fields."""
-        pieces = sum(3 if way == "words" else 1 for _, way in self.sparse)
-        return pieces + 2 * len(self.dense) + len(self.fields)
+        shares = 2 * sum(way == "words" for _, way in self.sparse)
+        return 3 * self.competing + shares + len(self.dense) + len(self.fields)
 
     def as_json(self) -> dict[str, Any]:
         fields = [[field.name, field.kind, list(field.left), list(field.right)] for field in self.fields]

@@ -22,7 +22,6 @@ FOLDS = 5
 CROSS_FOLDS = 3  # cross-encoders trained, each without a third of the left texts
 FEWEST = 20  # labels of either class below which models with many columns rank worse than the encoder
 STACK_SPREAD = 0.25  # prior standard deviation of the weights of a stack, around those of `Stack`
-BACKGROUND = 200  # unlabelled candidates that models are held to the bi-encoder on
 CANDIDATES_A_TEXT = 20  # by either cut
 FEWEST_CANDIDATES = 150_000
 
@@ -33,30 +32,12 @@ TrainCross = Callable[[Ids, NDArray[np.bool_]], "CrossMatcher"]
 class Base:
     """The bi-encoder's word on labelled pairs (n,), by models that did not see their left texts.
 
-    `likely`: how many pairs of the space it thinks more likely matches than not. `expects(ids)`: its log-odds
-    of any pairs.
+    `likely`: how many pairs of the space it thinks more likely matches than not.
     """
 
     cosines: NDArray[np.floating]
     log_odds: NDArray[np.float64]
     likely: int
-    expects: Callable[[Ids], NDArray[np.float64]]
-
-
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """What models are fitted to: features (n, columns), labels (n,) and weights (n,)."""
-
-    features: Features
-    labels: NDArray[np.bool_]
-    weights: NDArray[np.float64]
-
-    def joined(self, other: Examples) -> Examples:
-        return Examples(
-            np.concatenate([self.features, other.features]),
-            np.concatenate([self.labels, other.labels]),
-            np.concatenate([self.weights, other.weights]),
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,33 +94,26 @@ def fit_reranker(
         column = each.mean(axis=0)
         column[known] = each[fold, known]
         columns = [column]
-    background = _background(ids, labelled, seed)
-    wanted = _competing(space, ids, np.union1d(labelled, background))
+    wanted = _competing(space, ids, labelled)
     every: list[NDArray[Any]] = [cosines, scans.lexical.scores(ids), *columns]
     among = ids[wanted]
     described = describe(read.pieces, among, [column[wanted] for column in every])
     features = described[np.searchsorted(among, labelled)]
-    rest = _expected(described[np.searchsorted(among, background)], base.expects(background), len(labels))
-    raw = out_of_fold_logits(features, labels, left, seed, background=rest)
+    raw = out_of_fold_logits(features, labels, left, seed)
     stack = fit_stack(raw, base.log_odds, labels)
-    models = _fit_models(Examples(features, labels, np.ones(len(labels))).joined(rest), seed)
+    models = _fit_models(features, labels, seed)
     reranker = Reranker(*models, read.vocabulary, read.encoder, cuts, stack, cross)
     logits = stack.trees * raw[0] + stack.linear * raw[1]
     return FittedReranker(reranker, reranker.log_odds(logits, base.log_odds))
 
 
 def out_of_fold_logits(
-    features: Features,
-    labels: NDArray[np.bool_],
-    groups: NDArray[np.int64],
-    seed: int,
-    folds: int = FOLDS,
-    background: Examples | None = None,
+    features: Features, labels: NDArray[np.bool_], groups: NDArray[np.int64], seed: int, folds: int = FOLDS
 ) -> Logits:
     """(2, n) logits of labelled pairs by trees and linear model that saw no pair of its group (left text).
 
-    background: further examples for every model. Where the other folds hold one class only, the smoothed
-    rate of all labels stands for what they would say.
+    Where the other folds hold one class only, the smoothed rate of all labels stands for what they would
+    say.
     """
     rate = (labels.sum() + 0.5) / (len(labels) + 1.0)
     logits = np.full((2, len(labels)), float(logit(rate)))
@@ -148,35 +122,15 @@ def out_of_fold_logits(
         out = fold == one
         rest = labels[~out]
         if out.any() and rest.any() and not rest.all():
-            examples = Examples(features[~out], rest, np.ones(len(rest)))
-            models = _fit_models(examples.joined(background) if background else examples, seed, COUNT // 2)
+            models = _fit_models(features[~out], rest, seed, COUNT // 2)
             logits[:, out] = [model.logits(features[out]) for model in models]
     return logits
 
 
-def _fit_models(examples: Examples, seed: int, trees: int = COUNT) -> tuple[Trees, Linear]:
-    features, labels, weights = examples.features, examples.labels, examples.weights
-    return fit_trees(features, labels, seed, trees, weights), fit_linear(features, labels, weights)
-
-
-def _background(ids: Ids, labelled: Ids, seed: int) -> Ids:
-    """Some unlabelled candidates, sorted."""
-    free = ids[~is_member(ids, labelled)]
-    rng = np.random.default_rng([seed, 0xBAC6])
-    return np.sort(rng.choice(free, min(BACKGROUND, len(free)), replace=False))
-
-
-def _expected(features: Features, log_odds: NDArray[np.float64], labels: int) -> Examples:
-    """Unlabelled candidates as examples of both classes, in the shares that the bi-encoder expects.
-
-    Few labels lie far from most candidates, of which the models would then say anything. There they are held
-    to the bi-encoder's word, lightly: all of it weighs a quarter of the labels and ten more.
-    """
-    chance = sigmoid(log_odds)
-    weights = np.concatenate([chance, 1.0 - chance])
-    weights *= (labels / 4 + 10) / max(weights.sum(), 1e-12)
-    matches = np.arange(2 * len(features)) < len(features)
-    return Examples(np.concatenate([features, features]), matches, weights)
+def _fit_models(
+    features: Features, labels: NDArray[np.bool_], seed: int, trees: int = COUNT
+) -> tuple[Trees, Linear]:
+    return fit_trees(features, labels, seed, trees), fit_linear(features, labels)
 
 
 def fit_stack(logits: Logits, base_log_odds: NDArray[np.float64], labels: NDArray[np.bool_]) -> Stack:

@@ -24,9 +24,7 @@ class Linear:
         return np.clip(features.astype(np.float64) @ self.weights + self.bias[0], -_MOST, _MOST)
 
 
-def fit_linear(
-    features: Features, labels: NDArray[np.bool_], weights: NDArray[np.float64] | None = None
-) -> Linear:
+def fit_linear(features: Features, labels: NDArray[np.bool_]) -> Linear:
     """Fitted to labelled pairs of both classes; L2 penalty over columns scaled to unit variance."""
     from sklearn.linear_model import LogisticRegression
 
@@ -35,6 +33,6 @@ def fit_linear(
     scale[scale < 1e-9] = np.inf  # a column that is the same everywhere says nothing
     model = LogisticRegression(C=_PENALTY, max_iter=2000)
     with one_thread():
-        model.fit((values - mean) / scale, labels, sample_weight=weights)
+        model.fit((values - mean) / scale, labels)
     slopes = model.coef_[0] / scale
     return Linear(slopes, model.intercept_ - mean @ slopes)

@@ -16,6 +16,7 @@ Features = NDArray[np.float32]
 Logits = NDArray[np.float64]
 
 COUNT = 200  # trees
+SPLIT_COLUMNS = 0.5  # share of the columns that a split may choose from: many of them say little
 _SURE = 0.005  # no mean of leaves says more than 1 - this
 
 
@@ -39,8 +40,10 @@ class Trees:
         from pairsieve.reranker.kernel import add_leaves
 
         out: Logits = np.zeros(len(features))
-        rows, nodes = np.ascontiguousarray(features, np.float32), self.arrays().values()
-        # The arrays in the order of the fields, as the loop takes them.
+        rows = np.ascontiguousarray(features, np.float32)
+        leaf, every = self.column < 0, np.arange(len(self.column))
+        children = np.stack([np.where(leaf, every, self.left), np.where(leaf, every, self.right)], axis=1)
+        nodes = self.roots, self.column, self.threshold, children.ravel(), self.value
         over_rows(len(rows), lambda at: add_leaves(rows[at], *nodes, out[at]))
         rate = np.clip(out / max(len(self.roots), 1), _SURE, 1.0 - _SURE)
         return np.log(rate / (1.0 - rate))
@@ -54,19 +57,15 @@ class Trees:
         return Trees(**{field.name: arrays[field.name] for field in fields(Trees)})
 
 
-def fit_trees(
-    features: Features,
-    labels: NDArray[np.bool_],
-    seed: int,
-    count: int = COUNT,
-    weights: NDArray[np.float64] | None = None,
-) -> Trees:
-    """Trees fitted to labelled pairs: features (n, columns), labels (n,) of both classes, weights (n,)."""
+def fit_trees(features: Features, labels: NDArray[np.bool_], seed: int, count: int = COUNT) -> Trees:
+    """Trees fitted to labelled pairs: features (n, columns), labels (n,) of both classes."""
     from sklearn.ensemble import ExtraTreesClassifier
 
-    model = ExtraTreesClassifier(count, min_samples_leaf=2, random_state=seed, n_jobs=1)
+    model = ExtraTreesClassifier(
+        count, min_samples_leaf=2, max_features=SPLIT_COLUMNS, random_state=seed, n_jobs=1
+    )
     with one_thread():
-        model.fit(features, labels, sample_weight=weights)
+        model.fit(features, labels)
     trees = [estimator.tree_ for estimator in model.estimators_]
     sizes = [tree.node_count for tree in trees]
     roots = np.cumsum([0, *sizes])[:-1]

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, Mask, PairSpace, Rows, pair_rows
 from pairsieve.reranker import Reranker, candidate_scans, cross_logits
 from pairsieve.reranker.features import (
-    KINDS,
     TextReader,
+    compared_count,
     compared_values,
     describe,
     lead,
@@ -62,7 +62,7 @@ class QueryReranker:
         self.reranker, self.asking, self.answering, self.side = reranker, asking, answering, side
         self.one = asking is answering
         scores = 3 if reranker.cross_encoders else 2
-        self.table = CandidateTable(self.one, scores + len(KINDS))
+        self.table = CandidateTable(self.one, compared_count(scores, reranker.vocabulary.layout))
         self._logits: dict[tuple[str, str], float] = {}
         self._reader = TextReader(reranker.vocabulary)
 
