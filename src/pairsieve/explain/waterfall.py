@@ -75,10 +75,10 @@ def column_owners(scores: int, layout: Layout) -> list[tuple[str, bool]]:
     for _ in KINDS:
         owners += [(TEXT, False)] * 3 + leads
     owners += [(TEXT, False)] * 4  # numbers and length
-    for field, way in layout.sparse:
-        owners += [(field.name, True)] * (3 if way == "words" else 1)
-    owners += [(field.name, True) for field in layout.dense for _ in range(2)]
-    owners += [(field.name, True) for field in layout.fields]
+    for field in (*(field for field, _ in layout.sparse), *layout.dense):
+        owners += [(field.name, True), *leads]
+    owners += [(field.name, True) for field, way in layout.sparse if way == "words" for _ in range(2)]
+    owners += [(field.name, True) for field in (*layout.dense, *layout.fields)]  # equal; missing
     assert len(owners) == feature_count(scores, layout)
     return owners
 
