@@ -187,6 +187,15 @@ def find_clusters(
     return figures
 
 
+def ranked_list(
+    campaign: Campaign, split: Split
+) -> tuple[int, Ranking, Known, OperatingPoint, Callable[[Scores], Any] | None]:
+    """What the default list is made of: round, ranking, labels, where it is cut, and what makes
+    probabilities of scores."""
+    round, ranking, known, expected, point = _ranked(campaign, split, BEST_F1, DEFAULTS)
+    return round, ranking, known, point, _probability(campaign, round, ranking, expected)
+
+
 def _ranked(
     campaign: Campaign, split: Split, target: Target, options: ListOptions
 ) -> tuple[int, Ranking, Known, ExpectedCurve | None, OperatingPoint]:
