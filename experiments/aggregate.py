@@ -15,7 +15,16 @@ from experiments.results import Row, latest
 from pairsieve.measure.figures import digits
 
 STRATEGY_ORDER = (
-    *("", "random", "stated", "all-stated", "static", "stratified-match", "stratified-all"),
+    *(
+        "",
+        "random",
+        "stated",
+        "all-stated",
+        "balanced-stated",
+        "static",
+        "stratified-match",
+        "stratified-all",
+    ),
     *("adaptive", "uncertainty"),
 )
 

@@ -21,6 +21,7 @@ SMALL_SCHEDULE = Schedule(first_batch=50, growth=1.66, rounds=7)  # 50, 133, 271
 
 MATCHED = "stratified-match"  # stratified, in the balance that the uncertainty run of the same seed found
 ALL_STATED = "all-stated"  # every stated training pair, as the paper trains its concatenation models
+BALANCED_STATED = "balanced-stated"  # stated negatives and as many positives, where few negatives are stated
 ORACLE_FREE = ("uncertainty", "static", "adaptive", "stated", "random")
 
 
@@ -46,7 +47,9 @@ class Run:
         """Run that must be finished first, on the same task and encoder."""
         if self.model == "cosine" and self.strategy == MATCHED:
             return (replace(self, strategy="uncertainty"),)
-        if self.model == "manual" or (self.model == "concat" and self.strategy != ALL_STATED):
+        if self.model == "manual" or (
+            self.model == "concat" and self.strategy not in (ALL_STATED, BALANCED_STATED)
+        ):
             return (replace(self, model="cosine"),)
         return ()
 

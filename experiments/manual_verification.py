@@ -2,33 +2,73 @@
 
 As in the paper: at the threshold where recall is 0.2 on the dev split, 50 putative false positives among
 the near negatives and 50 among the random ones. The file shows neither score nor stratum.
+
+    python -m experiments.manual_verification --task TASK --drawn to-verify.json --labels FILE.csv --rows FILE
+
+corrects the precision of a run from what was drawn then, without its model, and adds it to the run's rows.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
+import json
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from experiments.results import read_file, write_rows
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.errors import InputError
+from pairsieve.files import write_json
 from pairsieve.measure.curve import curve_from_scores
-from pairsieve.measure.manual import ToVerify, corrected_precision, to_verify
+from pairsieve.measure.manual import corrected_precision, to_verify
 from pairsieve.measure.sampling import POSITIVE, draw
 from pairsieve.pairs import Ids, pair_ids, pair_rows
 from pairsieve.tables import write_table
-from pairsieve.tasks import Split
+from pairsieve.tasks import Split, load_task
 
 if TYPE_CHECKING:
     from experiments.setup import Setup
     from pairsieve.scan import Scan
 
 TO_VERIFY = "to-verify.csv"
+DRAWN = "to-verify.json"
 EACH = 50  # pairs shown of each stratum
 RECALL = 0.2
+MEASURE = f"precision_at_recall_{RECALL:g}"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The pairs shown, by id, and the counts that their labels correct; see `ToVerify`."""
+
+    near: list[int]
+    random: list[int]
+    true_positives: float
+    false_near: float
+    false_random: float
+    random_weight: float
+    reaching: int  # of all pairs, exactly
+
+    def corrected(self, given: dict[int, int], seed: int) -> Estimate:
+        """Precision by the labels given, by pair id."""
+        near, random = ([given[i] for i in ids if i in given] for ids in (self.near, self.random))
+        # All pairs can be counted here: how many far ones reach the threshold is known, not estimated.
+        far = float(max(self.reaching - self.true_positives - self.false_near, 0.0))
+        exact = far == 0 or len(random) > 0
+        return corrected_precision(
+            self.true_positives,
+            self.false_near,
+            far if exact else self.false_random,
+            near,
+            random if far or not exact else [],
+            generator_for(seed, 0, "corrected"),
+            random_weight=1.0 if exact else self.random_weight,
+        )
 
 
 def verify_by_hand(
@@ -43,35 +83,30 @@ def verify_by_hand(
     threshold = float(curve.thresholds[curve.at_recall(RECALL)])
     asked = to_verify(sample, scores, threshold, EACH, EACH, generator_for(seed, 0, "verify"))
     imputed = curve.precision_at_recall(RECALL)
-    name = f"precision_at_recall_{RECALL:g}"
-    found = {name: Estimate(imputed, imputed, imputed, len(sample), "imputed labels, far negatives sampled")}
-    if setup.labels is None:
-        _write_questions(folder / TO_VERIFY, split, asked)
-        say(f"{folder / TO_VERIFY}: write 1 or 0 in the column label, and give it back with --labels")
-        return found
-    given = read_answers(setup.labels, split)
-    near_labels, random_labels = (
-        [given[int(i)] for i in ids if int(i) in given] for ids in (asked.near, asked.random)
-    )
-    # All pairs can be counted here: how many far ones reach the threshold is known, not estimated.
-    reaching = int(scan.count_reaching(np.array([threshold], np.float32))[0])
-    far = float(max(reaching - asked.true_positives - asked.false_near, 0.0))
-    exact = far == 0 or len(random_labels) > 0
-    found[f"{name}_corrected"] = corrected_precision(
+    found = {
+        MEASURE: Estimate(imputed, imputed, imputed, len(sample), "imputed labels, far negatives sampled")
+    }
+    drawn = Drawn(
+        asked.near.tolist(),
+        asked.random.tolist(),
         asked.true_positives,
         asked.false_near,
-        far if exact else asked.false_random,
-        near_labels,
-        random_labels if far or not exact else [],
-        generator_for(seed, 0, "corrected"),
-        random_weight=1.0 if exact else asked.random_weight,
+        asked.false_random,
+        asked.random_weight,
+        int(scan.count_reaching(np.array([threshold], np.float32))[0]),
     )
+    if setup.labels is None:
+        _write_questions(folder / TO_VERIFY, split, drawn)
+        write_json(folder / DRAWN, asdict(drawn))
+        say(f"{folder / TO_VERIFY}: write 1 or 0 in the column label, and give it back with --labels")
+        return found
+    found[f"{MEASURE}_corrected"] = drawn.corrected(read_answers(setup.labels, split), seed)
     return found
 
 
-def _write_questions(path: Path, split: Split, asked: ToVerify) -> None:
+def _write_questions(path: Path, split: Split, drawn: Drawn) -> None:
     """The pairs of both strata in the order of their ids, so that their order tells nothing."""
-    ids: Ids = np.sort(np.concatenate([asked.near, asked.random]))
+    ids: Ids = np.sort(np.array([*drawn.near, *drawn.random], np.int64))
     left, right = (rows.tolist() for rows in pair_rows(ids))
     columns = {
         "left": [split.left.keys[row] for row in left],
@@ -114,3 +149,38 @@ def read_answers(path: Path, split: Split) -> dict[int, int]:
             a, b = (min(one, other), max(one, other)) if split.space.symmetric else (one, other)
             found[int(pair_ids(a, b))] = int(answer)
     return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--task", type=Path, required=True)
+    parser.add_argument("--drawn", type=Path, required=True, help=f"{DRAWN} of the run's folder")
+    parser.add_argument("--labels", type=Path, required=True)
+    parser.add_argument("--rows", type=Path, required=True, help="the run's rows, with the imputed precision")
+    args = parser.parse_args()
+    split = load_task(args.task).splits["dev"]
+    drawn = Drawn(**json.loads(args.drawn.read_text()))
+    given = read_answers(args.labels, split)
+    rows = [row for row in read_file(args.rows) if row.measure != f"{MEASURE}_corrected"]
+    (imputed,) = [row for row in rows if (row.model, row.measure) == ("manual", MEASURE)]
+    found = drawn.corrected(given, imputed.seed)
+    corrected = replace(
+        imputed,
+        **found.as_json(),
+        measure=f"{MEASURE}_corrected",
+        source=f"{imputed.source}; python -m experiments.manual_verification --drawn {args.drawn.name} "
+        f"--labels {args.labels.name}",
+    )
+    write_rows(args.rows, [*rows, corrected])
+    right = {
+        name: [given.get(i) for i in ids] for name, ids in (("near", drawn.near), ("random", drawn.random))
+    }
+    for name, answers in right.items():
+        print(f"{name}: {len(answers)} shown, {answers.count(1)} match, {answers.count(0)} do not")
+    print(f"precision at recall {RECALL:g}: {imputed.value:.4f} imputed, {found.value:.4f} corrected")
+
+
+if __name__ == "__main__":
+    main()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.definitions import ALL_STATED, MATCHED, PAPER_SCHEDULE, Run, split_recipe
+from experiments.definitions import ALL_STATED, BALANCED_STATED, MATCHED, PAPER_SCHEDULE, Run, split_recipe
 from experiments.manual_verification import verify_by_hand
 from experiments.setup import MEASURED_SPLITS, Setup
 from pairsieve.artifacts import ArtifactStore, file_digest, key_digest
@@ -270,7 +270,7 @@ def _concat(run: Run, setup: Setup, folder: Path, say: Report) -> dict[str, Any]
 
 
 def _training_pairs(run: Run, setup: Setup, train: Split) -> tuple[Ids, Mask]:
-    if run.strategy != ALL_STATED:
+    if run.strategy not in (ALL_STATED, BALANCED_STATED):
         (dependency,) = run.dependencies()
         _dependency_result(run, setup)
         return open_campaign(dependency, setup, run_folder(dependency, setup)).ledger.labels()
@@ -278,7 +278,11 @@ def _training_pairs(run: Run, setup: Setup, train: Split) -> tuple[Ids, Mask]:
         raise InputError(
             f"{setup.task.name} states no negatives", remedy="Choose a task with stated pairs on both sides"
         )
-    ids = np.sort(np.concatenate([train.positives, train.stated_negatives]))
+    positives = train.positives
+    if run.strategy == BALANCED_STATED:
+        rng = generator_for(run.seed, 0, "balanced")
+        positives = rng.choice(positives, min(len(positives), len(train.stated_negatives)), replace=False)
+    ids = np.sort(np.concatenate([positives, train.stated_negatives]))
     return ids, np.isin(ids, train.positives)
 
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from experiments.definitions import (
     ALL_STATED,
+    BALANCED_STATED,
     MATCHED,
     SMALL_SCHEDULE,
     Run,
@@ -104,6 +105,12 @@ PLANS: dict[str, Callable[[Schedule, int], list[Run]]] = {
     ),
     # Table 2.
     "concatenation": lambda schedule, seed: [Run(model="concat", strategy=ALL_STATED, seed=seed)],
+    # The same where few negatives are stated: as many positives as those.
+    "balanced": lambda schedule, seed: [Run(model="concat", strategy=BALANCED_STATED, seed=seed)],
+    # The figure on seed sets: round 1 from stated pairs.
+    "seed-sets": lambda schedule, seed: [
+        replace(run, seed_set="stated") for run in _campaigns([("uncertainty", "paper")], schedule, seed)
+    ],
     # Table 6: a concatenation model trained on what a cosine model's campaign bought, which is run first.
     "collected": lambda schedule, seed: [
         replace(run, model="concat")

@@ -12,6 +12,7 @@ import numpy as np
 from starlette.testclient import TestClient
 
 from pairsieve.campaign import Campaign
+from pairsieve.library.campaigns import create_campaign
 from pairsieve.pairs import pair_rows
 from pairsieve.tasks import save_task
 from pairsieve.tasks.tables import tables_task
@@ -122,3 +123,23 @@ class Page:
         assert response.status_code == 200, f"{response.status_code}: {response.text}"
         found: dict[str, Any] = response.json()
         return found
+
+
+WORDS = ("Ash", "Birch", "Cedar", "Elm", "Fir", "Hazel", "Larch", "Maple", "Oak", "Pine", "Rowan", "Willow")
+
+
+def finished_records(folder: Path, encoder: Path, size: int = 24, **settings: Any) -> Campaign:
+    """A finished campaign over a table of `size` inns, each twice; the truth answered 40 questions."""
+    usual = {"labels": 40, "rounds": 2, "device": "cpu", "reranker": "off"}
+    names = [f"{WORDS[n % 12]} {WORDS[n * 5 % 11]} Inn" for n in range(size)]
+    rows = [
+        {"id": f"{side}{n}", "name": name + extra, "town": f"{WORDS[n * 7 % 12]}ford", "rooms": str(3 + n)}
+        for n, name in enumerate(names)
+        for side, extra in (("a", ""), ("b", " & Rooms"))
+    ]
+    known = [(f"a{n}", f"b{n}") for n in range(size)]
+    save_task(tables_task(rows, key="id", matches=known, split="none"), folder / "task")
+    options = usual | settings
+    campaign = create_campaign(folder / "campaign", folder / "task", encoder=str(encoder), **options)
+    assert campaign.run().name == "finished"
+    return campaign

@@ -9,6 +9,7 @@ import pytest
 
 from pairsieve.errors import InputError, SettingsError
 from pairsieve.models import (
+    CosineMatcher,
     CrossEncoder,
     FullLearner,
     LossSettings,
@@ -20,7 +21,7 @@ from pairsieve.models import (
     load_cross,
     load_matcher,
 )
-from pairsieve.models.full import _PairJob, rate_for
+from pairsieve.models.full import _average, _PairJob, rate_for, sound
 from pairsieve.models.training import additive, batches, schedule, takes_prepared_mask
 from pairsieve.pairs import AllPairs, Ids, pair_ids, pair_rows
 
@@ -207,6 +208,67 @@ def test_captured_steps_do_what_eager_steps_do(shared: bool, tiny_encoder: Path)
     one, other = (matcher.embed(LEFT, "left") @ matcher.embed(RIGHT, "right").T for matcher in made)
     before = encoder.embed(LEFT, "left") @ encoder.embed(RIGHT, "right").T
     assert np.abs(one - other).max() < 0.05 * np.abs(one - before).max()
+
+
+@pytest.mark.slow
+def test_a_training_that_ends_worse_than_it_began_is_tried_again(
+    tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trainings that leave all texts alike are discarded; where every one does, the encoder is as it came."""
+    import torch
+
+    from pairsieve.models import full
+
+    rates: list[float] = []
+    wrecked: set[int] = set()
+    plain = full.train
+
+    def train(job: _PairJob, settings: TrainingSettings, *rest: object) -> object:
+        rates.append(settings.learning_rate)
+        losses = plain(job, settings, *rest)  # type: ignore[arg-type]
+        if len(rates) - 1 in wrecked:
+            with torch.no_grad():
+                for parameter in job.networks[0].parameters():
+                    parameter.zero_()
+        return losses
+
+    monkeypatch.setattr(full, "train", train)
+    encoder = encoder_named(tiny_encoder, device="cpu")
+    ids, labels = pairs()
+
+    def fitted(trainings: int, *wrong: int) -> CosineMatcher:
+        rates.clear()
+        wrecked.clear()
+        wrecked.update(wrong)
+        loss = LossSettings(head_weight=1.0, head_bias=0.0, trainings=trainings)
+        return FullLearner(encoder, FAST, loss).fit((LEFT, RIGHT), ids, labels, rng())
+
+    before = margin(FullLearner(encoder).pretrained())
+    assert margin(fitted(1, 0)) > before + 0.5
+    assert rates == [1e-3, 5e-4]  # the second time at half the rate
+    assert margin(fitted(2, 1)) > before + 0.5
+    assert rates == [1e-3, 1e-3]  # the other one is used alone
+    assert margin(fitted(1, 0, 1, 2)) == pytest.approx(before, abs=1e-5)
+    assert rates == [1e-3, 5e-4, 2.5e-4]
+
+
+def test_trainings_are_kept_that_lose_less_than_half_of_what_the_others_gained() -> None:
+    one, two, three = ["a"], ["b"], ["c"]
+    assert sound([(0.2, one), (0.3, two), (0.45, three)], 0.7) == [one, two, three]  # up to (0.3 + 0.7) / 2
+    assert sound([(0.2, one), (0.3, two), (0.55, three)], 0.7) == [one, two]
+    assert sound([(0.2, one), (0.8, two), (0.9, three)], 0.7) == [one]
+    assert sound([(0.7, one)], 0.7) == [one]
+    assert sound([(0.8, one), (float("nan"), two)], 0.7) == []
+
+
+def test_several_trainings_are_averaged_weight_by_weight() -> None:
+    import torch
+
+    networks = [torch.nn.Linear(2, 1, bias=False) for _ in range(3)]
+    for network, value in zip(networks, (1.0, 2.0, 6.0), strict=True):
+        torch.nn.init.constant_(network.weight, value)
+    (mean,) = _average([[network] for network in networks])
+    assert mean.weight.tolist() == [[pytest.approx(3.0), pytest.approx(3.0)]]
 
 
 # --- projection ---------------------------------------------------------------------------------------

@@ -6,13 +6,14 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.definitions import ALL_STATED
+from experiments.definitions import ALL_STATED, BALANCED_STATED
 from experiments.paper_start import (
     Gain,
     all_tables,
     collected_table,
     concatenation_table,
     order_table,
+    seed_sets_table,
     starts_of,
     strategies_table,
     strengths,
@@ -137,9 +138,33 @@ def test_the_stored_rows_bear_the_claims_made_of_them() -> None:
     assert order is not None and {line[2] for line in order.rows} == {"yes"}
 
 
+def test_other_seed_sets_stand_in_a_table_of_their_own() -> None:
+    stated = [row(seed_set="stated", seed=seed, value=value) for seed, value in ((0, 0.20), (1, 0.24))]
+    (plain,), (start,) = starts_of(example()), starts_of([*example(), *stated])
+    assert seed_sets_table(plain, "2048x1.5x4") is None
+    assert strategies_table(start, "2048x1.5x4").rows == strategies_table(plain, "2048x1.5x4").rows  # type: ignore[union-attr]
+    table = seed_sets_table(start, "2048x1.5x4")
+    assert table is not None
+    assert table.rows[:2] == (
+        ("nearest pairs: AP", "0.3200 ± 0.0200"),
+        ("stated pairs: AP", "0.2200 ± 0.0200"),
+    )
+    runs = [job.run for job in parse_job("plan=seed-sets task=t start=s seeds=2")]
+    assert [(run.strategy, run.seed_set) for run in runs[1:]] == [("uncertainty", "stated")] * 2
+
+
+def test_a_model_of_both_texts_trained_on_a_balanced_part_is_a_line_of_its_own() -> None:
+    rows = [*example(), concat(ALL_STATED, 0.2), concat(BALANCED_STATED, 0.3)]
+    table = concatenation_table(starts_of(rows)[0])
+    assert table is not None
+    assert table.rows[1] == ("the same, as many positives as negatives", "1", "-", "-", "-", "0.3000")
+    (run,) = [job.run for job in parse_job("plan=balanced task=t start=s") if job.run.model == "concat"]
+    assert (run.strategy, run.dependencies()) == (BALANCED_STATED, ())  # no campaign comes first
+
+
 def concat(strategy: str, value: float, **changes: object) -> StartRow:
     """A concatenation model's test AP, estimated from a sample."""
-    none = {"recipe": "", "schedule": "", "seed_set": ""} if strategy == ALL_STATED else {}
+    none = {"recipe": "", "schedule": "", "seed_set": ""} if strategy in (ALL_STATED, BALANCED_STATED) else {}
     method = "estimated: 40 positives and 9 near negatives counted"
     usual = {"model": "concat", "strategy": strategy, "value": value, "method": method, "round": 1}
     return row(**(usual | none | changes))

@@ -16,7 +16,7 @@ from pairsieve.audit.estimate import AuditResult, estimate, threshold_for_precis
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
 from pairsieve.ledger import Ledger, Questions
-from pairsieve.pairs import Scores
+from pairsieve.pairs import Ids, Scores
 from pairsieve.scan import Scan
 from pairsieve.sources import TruthSource
 from pairsieve.tasks import Split
@@ -24,6 +24,7 @@ from pairsieve.tasks import Split
 DEFAULT_BUDGET = 300
 CHECK = "check of round "  # how the questions of a list's check begin their name
 RECALL_CHECK = "recall check of round "
+REVIEW = "review "  # and those that people picked from a list themselves
 _OF_ROUND = "audit of round "
 _NAME = re.compile(rf"{_OF_ROUND}([0-9]+): ([0-9]+) labels, draw ([0-9]+)")
 
@@ -165,12 +166,12 @@ def check_target(threshold: float | None, precision: float | None) -> None:
 def draws_of(questions: Questions) -> tuple[NDArray[np.int64], dict[int, Draw]]:
     """(n,) 0 for training, else the number of the draw in the order of asking; and what each draw is.
 
-    The labels of a check were drawn from a list or its surroundings, not from all pairs: they are known, no
-    draw.
+    The labels of a check were drawn from a list or its surroundings, not from all pairs, and those of a
+    review not at all: they are known, no draw.
     """
     numbers, seen = np.zeros(len(questions), np.int64), dict[tuple[int, str], int]()
     for at, purpose in enumerate(questions.purpose):
-        if purpose == "audit" and not questions.strategy[at].startswith((CHECK, RECALL_CHECK)):
+        if purpose == "audit" and not questions.strategy[at].startswith((CHECK, RECALL_CHECK, REVIEW)):
             key = (int(questions.rounds[at]), questions.strategy[at])
             numbers[at] = seen.setdefault(key, len(seen) + 1)
     return numbers, {number: Draw.named(name) for (_, name), number in seen.items()}
@@ -181,11 +182,18 @@ def asked_pairs(ledger: Ledger, scan: Scan, questions: Questions | None = None) 
     questions = ledger.questions() if questions is None else questions
     labels = np.full(len(questions), -1, np.int8)
     order = np.argsort(questions.ids)
-    for purpose in ("train", "audit"):
-        ids, matches = ledger.labels(purpose)
-        labels[order[np.searchsorted(questions.ids, ids, sorter=order)]] = matches
+    ids, matches = ledger.labels(None)
+    labels[order[np.searchsorted(questions.ids, ids, sorter=order)]] = matches
     numbers, _ = draws_of(questions)
     return AskedPairs(scan.scores(questions.ids), labels, numbers, questions.inclusion_probability)
+
+
+def ask_to_review(ledger: Ledger, split: Split, ids: Ids, name: str) -> None:
+    """Ask about pairs (sorted ids) that somebody picked from a list: their labels are known, and no draw."""
+    if not split.space.contains(ids).all():
+        raise InputError("no such pair", remedy="Reload the page")
+    round = max(ledger.rounds("train"), default=1)
+    ledger.ask(round, ids, *split.keys(ids), "review", f"{REVIEW}{name}", np.ones(len(ids)), purpose="audit")
 
 
 def _answer_from_truth(ledger: Ledger, split: Split) -> None:

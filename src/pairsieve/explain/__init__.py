@@ -9,6 +9,8 @@ collection, where a pair has no left and right, the better of both ways round.
 
 **Fields.** Of records: how alike each field is (`fields.py`).
 
+**Waterfall.** What the encoder, the texts and each field add to the log-odds (`waterfall.py`).
+
 **Rank.** The pairs of the split that score higher are counted, all of them.
 """
 
@@ -28,6 +30,7 @@ from pairsieve.campaign import Campaign
 from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.errors import InputError, nearest
 from pairsieve.explain.fields import ComparedField, compare_fields
+from pairsieve.explain.waterfall import Step, waterfalls
 from pairsieve.explain.words import words_of
 from pairsieve.models import Matcher
 from pairsieve.pairs import is_member, pair_rows
@@ -112,6 +115,7 @@ class Explanation:
     truth: bool | None  # None where the split's truth is not known
     asked: dict[str, Any] | None  # round, purpose, why, label: where the pair was asked about
     fields: tuple[ComparedField, ...]  # of records; empty for plain texts
+    waterfall: tuple[Step, ...]  # they add up to the log-odds
     left_words: tuple[Word, ...]
     right_words: tuple[Word, ...]
     near: tuple[Near, ...]
@@ -170,6 +174,7 @@ def explain(
         truth=bool(is_member(ids, part.positives)[0]) if part.has_truth else None,
         asked=_asked(campaign, int(ids[0])) if part.name == campaign.settings.split else None,
         fields=compare_fields(find_layout(part.left, part.right), *records),
+        waterfall=waterfalls(scored, part, ids)[0],
         left_words=words[0],
         right_words=words[1],
         near=_near(campaign, number, scorer.matcher, rows, itself, examples),

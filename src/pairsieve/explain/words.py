@@ -54,6 +54,7 @@ def words_of(found: Explanation, colour: bool = False) -> str:
         lines.append("Nobody was asked about it.")
     if found.fields:
         lines += ["", "Field by field:", *_field_table(found.fields)]
+    lines += ["", "What made the log-odds:", *_waterfall(found, ink)]
     lines += ["", "What the cosine loses without a word of text 1 or 2 (minus: what it gains):"]
     lines += _bars(found, ink)
     if found.near:
@@ -64,6 +65,18 @@ def words_of(found: Explanation, colour: bool = False) -> str:
         lines.append(f"  {near.similarity:.3f}  {label}  {ink(keys, DIM)}")
         lines += [f"         {visible(near.left_text, 160)}", f"         {visible(near.right_text, 160)}"]
     return "\n".join(lines)
+
+
+def _waterfall(found: Explanation, ink: Any) -> list[str]:
+    """Every part with its bar, from the start to the sum."""
+    width = max(len(visible(step.name, WIDEST)) for step in found.waterfall)
+    longest = max(abs(step.log_odds) for step in found.waterfall) or 1.0
+    lines = []
+    for step in found.waterfall:
+        bar = "█" * round(BAR * abs(step.log_odds) / longest) or "▏"
+        code = GREEN if step.log_odds >= 0 else RED
+        lines.append(f"  {visible(step.name, WIDEST):<{width}}  {step.log_odds:+6.2f}  {ink(bar, code)}")
+    return [*lines, f"  {'together':<{width}}  {found.log_odds:+6.2f}"]
 
 
 def _standing_words(held: Standing) -> str:
@@ -86,6 +99,8 @@ def _at_score_words(held: AtScore, trained_on: str) -> str:
 def _asked_words(asked: dict[str, Any]) -> str:
     said = {1: "match", 0: "no match", None: asked["state"]}[asked["label"]]
     use = "to learn from" if asked["purpose"] == "train" else "for an audit"
+    if asked["why"] == "review":
+        return f"Reviewed after round {asked['round']}: {said}."
     return f"Asked {use} in round {asked['round']} ({asked['why']}): {said}."
 
 

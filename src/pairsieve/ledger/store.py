@@ -360,19 +360,20 @@ class Ledger:
             return column(connection, query.order_by(current_labels.c.number))
 
     def labels(
-        self, purpose: str = "train", through: int | None = None, inferred: bool = True
+        self, purpose: str | None = "train", through: int | None = None, inferred: bool = True
     ) -> tuple[Ids, Mask]:
         """(sorted ids, match or not) of the pairs labelled now, asked in rounds up to and with `through`.
 
         An adjudication counts first, then the majority of everybody's latest answers, then an inferred
-        label (not with `inferred=False`); ties and "unsure" give none. Audit labels are never for training.
+        label (not with `inferred=False`); ties and "unsure" give none. Audit labels are never for training;
+        purpose None: those of both.
         """
         key = ("labels", purpose, inferred)
         ids, labels, rounds = self._cached(key, lambda: self._labels(purpose, inferred))
         wanted = np.ones(len(ids), bool) if through is None else rounds <= through
         return ids[wanted], labels[wanted].astype(bool)
 
-    def _labels(self, purpose: str, inferred: bool) -> list[Ids]:
+    def _labels(self, purpose: str | None, inferred: bool) -> list[Ids]:
         """Pairs labelled now, sorted, with their labels and the rounds they were asked in."""
         view = current_labels.c
         query = sa.select(view.pair, view.label, view.round).where(view.state == "labelled")

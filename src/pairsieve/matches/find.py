@@ -88,7 +88,7 @@ def find_matches(
     about = {**_about(campaign, split, round, ranking), "pairs": split.space.size}
     check = None
     if expected is not None and target.kind in ("precision", "recall"):
-        check = _check(campaign, round, ranking, expected, point, target, options)
+        check = _check(campaign, round, ranking, expected, target, options)
         if check is not None and check.waiting:
             return {
                 **about,
@@ -187,6 +187,15 @@ def find_clusters(
     return figures
 
 
+def ranked_list(
+    campaign: Campaign, split: Split
+) -> tuple[int, Ranking, Known, OperatingPoint, Callable[[Scores], Any] | None]:
+    """What the default list is made of: round, ranking, labels, where it is cut, and what makes
+    probabilities of scores."""
+    round, ranking, known, expected, point = _ranked(campaign, split, BEST_F1, DEFAULTS)
+    return round, ranking, known, point, _probability(campaign, round, ranking, expected)
+
+
 def _ranked(
     campaign: Campaign, split: Split, target: Target, options: ListOptions
 ) -> tuple[int, Ranking, Known, ExpectedCurve | None, OperatingPoint]:
@@ -262,9 +271,7 @@ def labelled_pairs(campaign: Campaign, split: Split) -> Known:
 
     A collection that is no part of the task has keys of its own: no label speaks of it.
     """
-    given = [campaign.ledger.labels(purpose) for purpose in ("train", "audit")]
-    ids = np.concatenate([pairs for pairs, _ in given])
-    labels = np.concatenate([answers for _, answers in given])
+    ids, labels = campaign.ledger.labels(None)
     own = campaign.split
     if split is not own:
         rows = []
@@ -380,7 +387,6 @@ def _check(
     round: int,
     ranking: Ranking,
     expected: ExpectedCurve,
-    point: OperatingPoint,
     target: Target,
     options: ListOptions,
 ) -> Check | None:
@@ -393,9 +399,7 @@ def _check(
     how_many, confidence = options.check_labels, options.confidence
     if target.kind == "recall":
         return checker.answered(checker.recall(expected.curve, curve, target.value, how_many, confidence))
-    given = ledger.labels("train"), ledger.labels("audit")
-    ids, first = np.unique(np.concatenate([pairs for pairs, _ in given]), return_index=True)
-    known = Known(ids, np.concatenate([labels for _, labels in given])[first])
+    known = Known(*ledger.labels(None))
     return checker.answered(checker.precision(known, curve, target.value, how_many, confidence))
 
 

@@ -19,7 +19,7 @@ from pairsieve.errors import SettingsError, nearest
 from pairsieve.models.cached import cached_embeddings
 from pairsieve.models.cross import CrossEncoder, CrossMatcher, load_cross
 from pairsieve.models.encoder import Encoder, encoder_named, usable_device
-from pairsieve.models.full import RECIPES, FullLearner, LossSettings, rate_for
+from pairsieve.models.full import RECIPES, FullLearner, LossSettings, settings_for
 from pairsieve.models.interface import Learner, Matcher
 from pairsieve.models.matchers import CosineMatcher, ProjectionMatcher, load_matcher
 from pairsieve.models.projection import ProjectionLearner, ProjectionSettings
@@ -55,7 +55,7 @@ def learner_named(
     _check(name, settings, training | loss | {"shared"})
     if recipe not in RECIPES:
         raise SettingsError(f"unknown recipe {recipe!r}. {nearest(recipe, RECIPES)}.")
-    chosen = {"learning_rate": rate_for(encoder, recipe), **RECIPES[recipe], **settings}
+    chosen = settings_for(encoder, recipe) | settings
     return FullLearner(
         encoder,
         TrainingSettings(**{k: v for k, v in chosen.items() if k in training}),

@@ -50,6 +50,12 @@ def fit_head(cosines: NDArray[np.floating], labels: NDArray[np.bool_]) -> tuple[
     return weight / spread, bias - weight * mean / spread
 
 
+def head_loss(cosines: NDArray[np.floating], labels: NDArray[np.bool_]) -> float:
+    """The mean cross-entropy of labelled cosines (n,) under the head fitted to them."""
+    x, y = np.asarray(cosines, dtype=np.float64), np.asarray(labels, dtype=np.float64)
+    return _loss(x, y, *fit_head(cosines, labels), 0.0)
+
+
 def _newton(z: NDArray[np.float64], labels: NDArray[np.float64], ridge: float) -> tuple[float, float]:
     """Minimise mean(softplus(w z + b) - y (w z + b)) + ridge w² / 2; Newton steps, halved until they help."""
     rate = float(labels.mean())

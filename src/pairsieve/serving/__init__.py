@@ -5,7 +5,8 @@ opening.py   a campaign or an exported scorer becomes a scorer, a collection and
 index.py     exact search by the scorer                held.py      held texts, their exact neighbours
 reranking.py the re-ranker's logits of a query         candidates.py held texts' candidate partners
 record.py    additions and removals, kept on disk      queue.py     what waits, how much may wait
-loading.py   what a service answers by
+loading.py   what a service answers by                 of_sources.py texts of one source are no pair
+checks.py    texts and keys that are refused
 app.py       the HTTP application; metrics.py, guide.py
 
 with Service.open(Path("mine")) as service:

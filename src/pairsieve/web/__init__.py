@@ -6,6 +6,7 @@
     rounds.py         a process of its own that trains when a round's answers are in, and asks the next round
     predictions.py    the latest model's probabilities (written by that process)
     dashboard.py      the figures of the dashboard     guideline.py   what counts as a match
+    records.py        two records column by column
     app.py            the HTTP API                     assets/        the pages
 
 The pages are plain HTML, CSS and JavaScript inside the package: nothing is fetched from elsewhere.

@@ -24,12 +24,14 @@ from pairsieve.http.proxy import Proxy
 from pairsieve.http.server import run_server
 from pairsieve.web.dashboard import Dashboard
 from pairsieve.web.guideline import LONGEST_GUIDELINE
+from pairsieve.web.review import Review
+from pairsieve.web.review_api import add_review
 from pairsieve.web.rounds import Rounds
 from pairsieve.web.session import LabellingSession, OtherLedger, PageAnswer
 
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 LABELS: dict[str, int | None] = {"match": 1, "no match": 0, "unsure": None}
-PAGES = {"/": "label.html", "/dashboard": "dashboard.html", "/login": "login.html"}
+PAGES = {"/": "label.html", "/review": "review.html", "/dashboard": "dashboard.html", "/login": "login.html"}
 OPEN_PATHS = {"/login", "/api/login", "/static/style.css", "/static/login.js", "/static/icon.svg"}
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -117,11 +119,14 @@ def make_app(
     # An audit of another split has no rounds to go on with.
     rounds = Rounds(session.campaign.folder, ready, session.look_again, trains and session.place.own, cache)
 
+    review = Review(session, cache)
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         rounds.start()
         yield
         rounds.stop()
+        review.stop()
 
     app = FastAPI(
         title="pairsieve labelling page",
@@ -138,6 +143,7 @@ def make_app(
     _add_pages(app)
     _add_labelling(app, session, rounds)
     _add_overview(app, session, rounds)
+    add_review(app, session, rounds, review)
 
     @app.post("/api/login")
     def login(sent: LoginSent, request: Request) -> Response:

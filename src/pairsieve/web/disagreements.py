@@ -21,7 +21,7 @@ def disagreements(cache: AnswerCache, shown: Shown, most: int = MOST_SHOWN) -> l
     """Pairs about which people disagree, ties first, with who said what."""
     order = sorted(cache.disputes, key=lambda pair: cache.state(pair) != "open")
     return [
-        {**shown(pair), "tie": cache.state(pair) == "open", "votes": _votes(cache, pair)}
+        {**shown(pair), "tie": cache.state(pair) == "open", "votes": votes_on(cache, pair)}
         for pair in order[:most]
     ]
 
@@ -36,7 +36,7 @@ def contradictions(
     """
 
     def about(pair: int) -> dict[str, Any]:
-        votes, judge = _votes(cache, pair), cache.judges.get(pair)
+        votes, judge = votes_on(cache, pair), cache.judges.get(pair)
         return {"label": cache.state(pair), "votes": votes, "settled_by": judge}
 
     rows: list[dict[str, Any]] = []
@@ -62,5 +62,5 @@ def waiting(cache: AnswerCache, found: Sequence[Contradiction]) -> tuple[int, st
     return len(cache.disputes) + len(undecided), f"{mark & 0xFFFF_FFFF_FFFF:x}"
 
 
-def _votes(cache: AnswerCache, pair: int) -> list[dict[str, str]]:
+def votes_on(cache: AnswerCache, pair: int) -> list[dict[str, str]]:
     return [{"who": name, "label": WORDS[label]} for name, label in cache.votes.get(pair, {}).items()]

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from pairsieve.audit.run import ask_to_review
 from pairsieve.campaign import Campaign, Step
 from pairsieve.campaign.audits import split_ledger
 from pairsieve.campaign.questions import infer_labels
@@ -85,7 +86,7 @@ class LabellingSession:
         self._reading = False
         self._server = secrets.token_hex(4)  # versions count from here; after a restart they begin anew
         self._split = self.place.split  # reads the texts now, not at the first click
-        self._columns = find_columns(self._split.left, self._split.right)
+        self.columns = find_columns(self._split.left, self._split.right)
         self._cache.install(*self._cache.read())
 
     # ── what to ask ─────────────────────────────────────────────────────────────────────────────
@@ -149,6 +150,10 @@ class LabellingSession:
             shown |= {"why": question.why, **(self._predictions.of(pair) if self.place.own else {})}
         return shown
 
+    def pair_texts(self, pair: int) -> dict[str, Any]:
+        """A pair, asked or not, as the page draws it."""
+        return {"pair": str(pair), **self._texts(pair)}
+
     def _texts(self, pair: int) -> dict[str, Any]:
         """Keys and texts of both sides; of records also `rows`, their values column by column."""
         sides = ("left", self._split.left, pair >> 32), ("right", self._split.right, pair & 0xFFFF_FFFF)
@@ -157,7 +162,7 @@ class LabellingSession:
             name: {"key": side.keys[row], "text": without_gaps(text)}
             for (name, side, row), text in zip(sides, texts)
         }
-        return {**shown, "rows": self._columns.rows(*texts)} if self._columns.names else shown
+        return {**shown, "rows": self.columns.rows(*texts)} if self.columns.names else shown
 
     # ── answers ─────────────────────────────────────────────────────────────────────────────────
 
@@ -176,6 +181,33 @@ class LabellingSession:
                 self._cache.install(*self._cache.read())
             for pair in last:
                 self._drop(who, pair)
+            return {"written": written, **self._state(who)}
+
+    def review(self, who: str, answers: Sequence[PageAnswer]) -> dict[str, Any]:
+        """Write what a person says of pairs that they picked from the list, asked before or not.
+
+        It is their answer; where others answered too, it settles the pair. A pair that nobody asked is asked
+        now, and is no draw: its label counts in lists and groups, and trains nothing.
+        """
+        with self._person(who) as who:
+            last = {each.pair: each for each in answers}
+            cache = self._cache
+            if any(pair not in cache.questions for pair in last):
+                cache.install(*cache.read())
+            if new := sorted(last.keys() - cache.questions.keys()):
+                ask_to_review(self._ledger, self._split, np.array(new, np.int64), answers[0].token)
+                cache.install(*cache.read())
+            others = {p for p in last if p in cache.settled or cache.votes.get(p, {}).keys() - {who}}
+            written = 0
+            for about, write in (("answer", self._ledger.answer), ("adjudication", self._ledger.adjudicate)):
+                chosen = [each for each in last.values() if (each.pair in others) == (about != "answer")]
+                given = [Answer(each.pair, each.label) for each in chosen]
+                written += write(given, who, PAGE, tokens=[each.token for each in chosen])
+            self._cache.install(*self._cache.read())
+            for pair in last:
+                self._drop(who, pair)
+        self._follow(at_once=True)
+        with self._lock:
             return {"written": written, **self._state(who)}
 
     def adjudicate(self, who: str, answer: PageAnswer) -> dict[str, Any]:
@@ -257,7 +289,7 @@ class LabellingSession:
 
     def state(self, who: str) -> dict[str, Any]:
         """Progress in the round and in the budget, and whether something waits for this person."""
-        who = self._named(who)
+        who = self.named(who)
         self._freshen()
         with self._lock:
             return self._state(who)
@@ -437,14 +469,14 @@ class LabellingSession:
         with self._lock:
             return at(self._cache)
 
-    def _named(self, who: str) -> str:
+    def named(self, who: str) -> str:
         """A person's name as the ledger keeps it; not one under which a language model answers."""
         return person_name(who, self._cache.models)
 
     @contextmanager
     def _person(self, who: str) -> Iterator[str]:
         """Under the lock: a person who was here just now, by the name that the ledger keeps."""
-        name = self._named(who)
+        name = self.named(who)
         with self._lock:
             self._seen.pop(name, None)
             self._seen[name] = self._clock()  # the last seen stands last
