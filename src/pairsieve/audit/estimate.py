@@ -50,7 +50,6 @@ STEEPER = 2.0  # how much faster the rate may fall inside a stratum than around 
 TRIMMED = 8.0  # a label counts at most so many times the median weight of its stratum (Potter 1990)
 PARTS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the room for matches far down: AP's lower limit
 DRAWS = 2000
-LAYOUTS = (Layout.of, Layout.as_drawn)
 FEWEST_LABELS, FEWEST_MATCHES = 60, 5  # labels and matches within reach from which recall and AP have a value
 
 
@@ -330,7 +329,9 @@ def estimate(
         return number(value, (float(np.floor(low + 1e-9)), float(np.ceil(high - 1e-9))))
 
     new = float((held.rest - held.seen)[above].sum())
-    layout, drawn = (make(strata, held.totals, asked, ranks, errors is None) for make in LAYOUTS)
+    layout = Layout.of(strata, held.totals, asked, ranks, errors is None)
+    # Where answers may be wrong, those that say "match" do not show where matches lie.
+    drawn = layout if errors else Layout.as_drawn(strata, held.totals, asked, ranks, True)
     spread = held.spread / (1.0 if errors is None else 1.0 - 2.0 * errors.rate)
     seen = bool(labelled[inside].sum() > 0)
     complete = not (held.rest - held.seen)[inside].sum() > 0
