@@ -63,6 +63,9 @@ def test_a_ledger_that_is_gone_is_said_so_where_rounds_were_measured(
     with pytest.raises(LedgerError, match=r"empty or missing, yet .*rounds holds figures"):
         Campaign(campaign.folder).status()
     assert not (campaign.folder / "ledger.sqlite").exists(), "nothing is made in its place"
+    (campaign.folder / "ledger.sqlite").touch()
+    with pytest.raises(LedgerError, match=r"empty or missing, yet .*rounds holds figures"):
+        Campaign(campaign.folder).status()
     (tmp_path / "copy.sqlite").rename(campaign.folder / "ledger.sqlite")
     assert Campaign(campaign.folder).status()["state"] == "finished"
 
