@@ -83,7 +83,7 @@ def figures(space: Space, curve: Calibration) -> dict[str, float]:
     size = np.bincount(bins, counts, 10)
     stated, true = (np.bincount(bins, counts * each, 10) / np.maximum(size, 1) for each in (p, rate))
     nothing = np.zeros(len(z))
-    expected = expected_curve(z, counts, p, nothing, nothing)
+    expected = expected_curve(z, counts, sigmoid(curve.log_odds(z)), nothing, nothing)
     exact = expected_curve(z, counts, rate, nothing, nothing)
     at = int(np.argmax(2 * expected.true_positives / (np.cumsum(counts) + expected.positives)))
     f1 = 2 * exact.true_positives / (np.cumsum(counts) + exact.positives)

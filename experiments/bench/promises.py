@@ -3,10 +3,10 @@
     python -m experiments.bench.promises --campaign DIR [DIR ...] [--repeats 20] [--out FILE.json]
     python -m experiments.bench.promises --task TASK [TASK ...] --labels 200 400 --seeds 0 1 --work FOLDER
 
-The first takes finished campaigns; the second makes its own by the defaults of `pairsieve init --labels`.
-Each repeat checks a list as `pairsieve match` does, with other random pairs, answered by the truth; nothing
-is written to the campaigns. Printed for precisions and recalls asked at 95 % confidence with at most
-`--check-labels`:
+The first takes finished campaigns, such as those that `strangers --keep` leaves; the second makes its own by
+the defaults of `pairsieve init --labels`. Each repeat checks a list as `pairsieve match` does, with other
+random pairs, answered by the truth; nothing is written to the campaigns. Printed for precisions and recalls
+asked at 95 % confidence with at most `--check-labels`:
 
     shown     share of repeats in which a list was shown to be good enough
     kept      of those, how many have what was promised: precision on the pairs nobody labelled; recall of all
@@ -26,16 +26,25 @@ from typing import Any
 import numpy as np
 
 from pairsieve import create_campaign
-from pairsieve.audit.draws import AskedPairs, cut_ranking, draw_pairs
-from pairsieve.audit.estimate import recall_limits
-from pairsieve.audit.guarantee import check_precision, permanent_order, plan_lists
-from pairsieve.audit.run import asked_pairs, plan
+from pairsieve.audit.draws import AskedPairs
+from pairsieve.audit.guarantee import (
+    NOT_DRAWN,
+    TOP_SHARE,
+    RecallSample,
+    check_precision,
+    permanent_order,
+    plan_lists,
+    plan_top,
+    recall_reach,
+    shortest_list,
+    split_labels,
+)
+from pairsieve.audit.run import asked_pairs
 from pairsieve.campaign import Campaign
 from pairsieve.matches.calibration import ExpectedCurve, from_labels
 from pairsieve.matches.find import labelled_pairs
 from pairsieve.matches.listing import Known
 from pairsieve.matches.ranking import Ranking, rank
-from pairsieve.matches.threshold import Target, choose_threshold
 from pairsieve.pairs import is_member
 
 PRECISIONS, RECALLS = (0.8, 0.9, 0.95), (0.8, 0.9, 0.95)
@@ -58,7 +67,13 @@ class Case:
         known = labelled_pairs(campaign, split)
         asked = asked_pairs(campaign.ledger, ranking.scored.scan)
         expected = from_labels(ranking, campaign.out_of_fold(round), known, asked)
-        return Case(f"{campaign.task.name} {len(known.ids)}", ranking, known, asked, expected)
+        folder = campaign.folder.resolve()
+        name = folder.parent.name if folder.name == "campaign" else folder.name
+        return Case(name, ranking, known, asked, expected)
+
+    @property
+    def positives(self) -> Any:
+        return self.ranking.split.positives
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +133,7 @@ def precision_once(asked: Asked, labels: int, seed: int) -> dict[str, float]:
     return {
         "shown": 1.0,
         "kept": float(match[left].mean() >= asked.wanted) if left.any() else 1.0,
-        "found": float((match & (listed | looked)).sum()) / asked.best if asked.best else 1.0,
+        "found": min(float((match & (listed | looked)).sum()) / asked.best, 1.0) if asked.best else 1.0,
         "labels": result.labels,
     }
 
@@ -149,45 +164,82 @@ def best_recall(case: Case, wanted: float) -> float:
     return float(found[good[-1]]) if len(good) else 0.0
 
 
-def recall_once(case: Case, wanted: float, labels: int, seed: int) -> dict[str, float]:
+@dataclass(frozen=True, eq=False)
+class AskedRecall:
+    """A recall that is asked of a case: the pairs within reach that nobody labelled, and what is known."""
+
+    wanted: float
+    top: float  # from this score on pairs will be listed
+    ids: Any  # (n,)
+    scores: Any
+    match: Any
+    known: int  # labelled matches within reach
+    elsewhere: int  # and below it
+    positives: int  # matches in all
+    precision: float  # of the best threshold with that recall, known matches listed
+
+    @staticmethod
+    def of(case: Case, wanted: float, labels: int) -> AskedRecall:
+        curve, scan, positives = case.expected.unlabelled, case.ranking.scored.scan, case.positives
+        assert curve is not None
+        drawn = int((case.asked.audit > 0).sum())
+        reach = recall_reach(case.expected.curve, curve, wanted, labels, drawn)
+        ids, scores = unlabelled(case, reach)
+        known = int((case.ranking.scores(case.known.matches) >= np.float32(reach)).sum())
+        inside = curve.thresholds >= np.float32(reach)
+        right = curve.true_positives[inside]
+        found = right + curve.false_positives[inside]
+        top = plan_top(found, right, known, wanted, labels - labels // TOP_SHARE)
+        new = np.sort(case.ranking.scores(positives[~is_member(positives, case.known.ids)]))[::-1]
+        missing = int(np.ceil(wanted * len(positives))) - len(case.known.matches)
+        best = 1.0
+        if missing > 0:
+            at = np.array([new[missing - 1]], np.float32)
+            others = (case.ranking.scores(case.known.others) >= at).sum()
+            listed = scan.count_reaching(at)[0] - others
+            listed += (case.ranking.scores(case.known.matches) < at).sum()
+            best = float(((new >= at).sum() + len(case.known.matches)) / listed)
+        return AskedRecall(
+            wanted,
+            float(curve.thresholds[inside][top]),
+            ids,
+            scores,
+            is_member(ids, positives),
+            known,
+            len(case.known.matches) - known,
+            len(positives),
+            best,
+        )
+
+
+def recall_once(asked: AskedRecall, labels: int, seed: int) -> dict[str, float]:
     """One check of a recall."""
-    scan, positives = case.ranking.scored.scan, case.ranking.split.positives
-    guess = choose_threshold(case.expected.curve, Target("recall", wanted), or_best=True).threshold
-    rng = np.random.default_rng(seed)
-    strata, expected = plan(scan, case.asked, labels, guess, case.ranking.scorer.uncalibrated)
-    drawn = draw_pairs(scan, strata, expected, case.asked, case.known.ids, rng)
-    match = is_member(drawn.ids, positives)
-    number = int(case.asked.audit.max(initial=0)) + 1
-    asked = case.asked.then(drawn.scores, match, number, drawn.inclusion_probability)
-    total = int((asked.audit > 0).sum())
-    strata, reach = cut_ranking(scan, [guess], total)
-    limits = recall_limits(strata, asked, reach, rng)
-    at = None
-    for place in np.flatnonzero(np.isfinite(limits))[::-1]:
-        if limits[place] < wanted:
-            break
-        at = float(strata.edges[place])
-    scores = case.ranking.scores(positives)
-    if at is None:
-        return {"shown": 0.0, "kept": np.nan, "within": np.nan, "found": np.nan, "labels": len(drawn.ids)}
-    sure = np.union1d(case.known.matches, drawn.ids[match])
-    listed = (scores >= np.float32(at)) | is_member(positives, sure)
-    inside = scores >= np.float32(reach)
-    own = np.sort(scores)[::-1]
-    best = float(own[min(int(np.ceil(wanted * len(own))), len(own)) - 1])
-    mine, least = (scan.count_reaching(np.array([each], np.float32))[0] for each in (at, best))
+    above = asked.scores >= np.float32(asked.top)
+    first = np.argsort(permanent_order(asked.ids, seed), kind="stable")
+    counts = split_labels(labels, int(above.sum()), int((~above).sum()))
+    given = np.full(len(asked.ids), NOT_DRAWN, np.int8)
+    for part, count in zip((above, ~above), counts):
+        drawn = first[part[first]][:count]
+        given[drawn] = asked.match[drawn]
+    sample = RecallSample(asked.scores, given, asked.top, asked.known)
+    at = shortest_list(sample, asked.wanted, np.random.default_rng(seed))
+    listed = (asked.scores >= np.float32(at)) & (given != 0) | (given == 1)
+    right = int((listed & asked.match).sum()) + asked.known
+    inside = int(asked.match.sum()) + asked.known
+    every = int(listed.sum()) + asked.known + asked.elsewhere
+    precision = (right + asked.elsewhere) / max(every, 1)
     return {
         "shown": 1.0,
-        "kept": float(listed.mean() >= wanted),
-        "within": float(listed[inside].mean() >= wanted),
-        "found": float(min(((scores >= at).sum() / max(mine, 1)) / (wanted * len(own) / max(least, 1)), 1.0)),
-        "labels": len(drawn.ids),
+        "kept": float(right + asked.elsewhere >= asked.wanted * asked.positives),
+        "within": float(right >= asked.wanted * inside),
+        "found": min(precision / asked.precision, 1.0),
+        "labels": sum(counts),
     }
 
 
 def cases(asked: argparse.Namespace) -> Iterator[Case]:
     for folder in asked.campaign:
-        yield Case.of(Campaign(folder))
+        yield Case.of(Campaign(folder, asked.cache))
     for task in asked.task:
         for labels in asked.labels:
             for seed in asked.seeds:
@@ -206,6 +258,7 @@ def main() -> None:
     parser.add_argument("--labels", type=int, nargs="*", default=[200, 400, 1000])
     parser.add_argument("--seeds", type=int, nargs="*", default=[0])
     parser.add_argument("--work", type=Path, default=Path("promises"))
+    parser.add_argument("--cache", type=Path, default=None)
     parser.add_argument("--check-labels", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--kinds", nargs="*", default=["precision", "recall"])
@@ -235,7 +288,8 @@ def repeated(case: Case, kind: str, wanted: float, labels: int, repeats: int) ->
         prepared = Asked.of(case, wanted, labels)
         made = [precision_once(prepared, labels, seed) for seed in range(repeats)]
     else:
-        made = [recall_once(case, wanted, labels, seed) for seed in range(repeats)]
+        question = AskedRecall.of(case, wanted, labels)
+        made = [recall_once(question, labels, seed) for seed in range(repeats)]
     columns = {name: [row[name] for row in made if name in row] for name in made[0]}
     means = {name: _mean(columns.get(name, [])) for name in ("shown", "kept", "within", "labels")}
     return means | {"found": _median(columns["found"])}

@@ -162,7 +162,7 @@ def ap_curve(rows: Sequence[Row]) -> list[tuple[int, float]]:
     for row in rows:
         measured = [figures for split, figures in row.get("measures", {}).items() if split != SEALED]
         source = measured[0] if measured else row.get("estimated") or {}
-        if source.get("average_precision"):
+        if "value" in (source.get("average_precision") or {}):
             curve.append((row["labels"], source["average_precision"]["value"]))
     return curve
 

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from pairsieve import find_matches
+from pairsieve.audit.run import RECALL_CHECK, asked_pairs
 from pairsieve.campaign import Campaign
 from pairsieve.pairs import is_member
 from pairsieve.settings import CampaignSettings, Schedule
@@ -63,3 +65,24 @@ def test_a_run_stopped_between_drawing_and_choosing_asks_the_same(tmp_path, tiny
     assert np.bincount(stopped.ledger.questions(purpose="audit").rounds).tolist() == [0, 0, 6]
     Campaign(tmp_path / "stopped").run()
     assert picture(tmp_path / "whole") == picture(tmp_path / "stopped")
+
+
+def test_a_check_of_a_recall_is_taken_up_again_and_goes_on(tmp_path, tiny_encoder):
+    """40 labels, a quarter from the pairs that will be listed; the same call asks nothing, 20 more go on."""
+    campaign = campaign_that_measures(tmp_path / "c", synthetic_task(tmp_path / "task"), tiny_encoder)
+    campaign.run()
+
+    def checked(labels):
+        found = find_matches(campaign, tmp_path / "m.csv", recall=0.7, check_labels=labels).as_json()["check"]
+        names = campaign.ledger.questions(purpose="audit").strategy
+        return found, sum(name.startswith(RECALL_CHECK) for name in names)
+
+    first, asked = checked(40)
+    assert first["target"] == "recall" and first["labels"] == asked == 40
+    assert first["threshold"] is not None and first["pairs"] > 0
+    assert checked(40) == (first, 40)
+    more, asked = checked(60)
+    assert asked == more["labels"] == 60 and more["pairs"] == first["pairs"]
+    assert campaign.labels(3).ids.shape == (80,)  # none of them trains
+    drawn = asked_pairs(campaign.ledger, campaign.score(campaign.split, 3).scan)
+    assert int((drawn.audit > 0).sum()) == 15  # and none is taken for a draw from all pairs

@@ -13,8 +13,10 @@ import experiments.bench.audit_coverage as bench
 from pairsieve.audit import draws as drawing
 from pairsieve.audit.draws import AskedPairs, Strata, allocate, draw_pairs, strata_from_counts, whole_labels
 from pairsieve.audit.errors import AnswerErrors, errors_among
-from pairsieve.audit.estimate import estimate, recall_limits, stratum_counts
+from pairsieve.audit.estimate import Limits, estimate, stratum_counts
+from pairsieve.audit.ranked import Layout
 from pairsieve.audit.run import estimate_at, plan, ranks_of
+from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError
 from pairsieve.measure.curve import curve_from_scores
 from pairsieve.pairs import AllPairs, Ids, is_member
@@ -186,7 +188,7 @@ def test_worked_numbers() -> None:
     assert result.positives.value == pytest.approx(380) and result.reach_pairs == 1100
     assert result.left.value == pytest.approx(380 - 11)
     assert result.precision.value == pytest.approx(0.8)
-    assert result.recall is not None and result.recall.value == pytest.approx(80 / 380)
+    assert isinstance(result.recall, Limits) and result.recall.low < 80 / 380 < result.recall.high
     assert result.precision.low < 0.8 < result.precision.high
     # Clopper and Pearson: 0 of 10 allows a rate of 0.31, so the draws cannot rule out 300,000 more.
     assert 250_000 < result.over_all.positives.high < 400_000
@@ -279,15 +281,27 @@ def test_the_error_rate_is_that_of_the_first_two_answers_of_pairs_answered_twice
     assert errors_among([*alone, *again[:19]]) is None
 
 
-def test_a_list_holds_labelled_matches_wherever_they_score() -> None:
-    """All within reach is labelled: 60 matches above, 40 known ones below, so each list has them all."""
-    top = AskedPairs.nothing().then(np.full(100, 0.8, np.float32), np.arange(100) < 60, 0, np.ones(100))
-    both = top.then(np.full(1000, 0.5, np.float32), np.arange(1000) < 40, 0, np.ones(1000))
-    limits = recall_limits(THREE, both, 0.5, rng())
-    assert limits[:2].tolist() == [1.0, 1.0] and np.isnan(limits[2])
-    missed = drawn(THREE, [(0, 0, 1.0), (100, 4, 0.1), (0, 0, 1.0)], top)
-    limits = recall_limits(THREE, missed, 0.5, rng())
-    assert limits[0] < 64 / 100 and limits[1] == 1.0
+def test_a_ratio_is_corrected_for_its_curvature_and_has_a_value_from_60_labels_on() -> None:
+    """40 of 50 labels above match, 15 of 50 below: 80 of 380, less what the errors of both add on average."""
+    asked = drawn(THREE, [(50, 40, 0.5), (50, 15, 0.05), (10, 0, 1e-5)])
+    result = estimate(THREE, asked, 0.8, rng(), reach=0.5)
+    assert isinstance(result.recall, Estimate) and isinstance(result.average_precision, Estimate)
+    by_hand = rng()
+    above = 2.0 * by_hand.hypergeometric(80, 20, 50, 200_000)
+    below = 20.0 * by_hand.hypergeometric(300, 700, 50, 200_000)
+    bias = np.mean(above / (above + below)) - 80 / 380
+    assert bias > 0.003 and result.recall.value == pytest.approx(80 / 380 - bias, abs=0.001)
+
+
+def test_unlabelled_matches_lie_as_the_drawn_ones_do() -> None:
+    """Ten labels of 100 pairs, the best five match: the 45 others are taken to stand in the upper half."""
+    one = Strata(np.array([0.0], np.float32), np.array([100]))
+    scores = np.linspace(1, 0.1, 10).astype(np.float32)
+    asked = AskedPairs.nothing().then(scores, np.arange(10) < 5, 1, np.full(10, 0.1))
+    ranks = np.arange(1, 101, 10).astype(np.float64)
+    layout = Layout.as_drawn(one, np.array([100.0]), asked, ranks, True)
+    assert layout.sampled is not None and layout.sampled[layout.before >= 50].sum() == 0
+    assert layout.average_precision(np.array([[50.0]]), np.array([True]))[0] == pytest.approx(1.0, abs=0.01)
 
 
 def test_ranks_are_counted_where_matches_stand(case: Space) -> None:
@@ -307,5 +321,5 @@ def test_limits_hold_and_values_are_unbiased(regime: str) -> None:
     for name, row in found.items():
         if row["coverage"] is not None and row["undefined"] < 0.5:
             assert row["coverage"] >= 0.88, name
-    for name in ("precision", "positives in reach"):
+    for name in ("precision", "positives in reach", "recall in reach", "AP in reach"):
         assert abs(found[name]["z"]) < 3.5, name

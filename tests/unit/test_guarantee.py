@@ -8,12 +8,18 @@ import numpy as np
 import pytest
 
 from pairsieve.audit.guarantee import (
+    NOT_DRAWN,
+    TOP_SHARE,
+    RecallSample,
     allowed_failures,
     check_precision,
     labels_needed,
     permanent_order,
     plan_lists,
+    plan_top,
     sample_size,
+    shortest_list,
+    split_labels,
 )
 from pairsieve.numeric import logit, sigmoid
 
@@ -122,3 +128,54 @@ def test_the_random_order_is_fixed_and_even() -> None:
     assert np.histogram(one, 10, (0, 1))[0].min() > 900
     assert labels_needed(0.8) < labels_needed(0.9) < labels_needed(0.95)
     assert labels_needed(1.0) > 1_000_000  # only labels of every pair show it
+
+
+# ── recall ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def recall_checked(match: np.ndarray, rate: np.ndarray, recall: float, labels: int, seed: int) -> int:
+    """The size of the list that a check of `recall` shows; pairs are in the order of their scores."""
+    scores = np.linspace(1, -1, len(match)).astype(np.float32)
+    below = labels - labels // TOP_SHARE
+    top = plan_top(np.arange(1, len(match) + 1), np.cumsum(rate), 0, recall, below)
+    rng = np.random.default_rng(seed)
+    given = np.full(len(match), NOT_DRAWN, np.int8)
+    above = np.arange(len(match)) <= top
+    for part, count in zip((above, ~above), split_labels(labels, int(above.sum()), int((~above).sum()))):
+        drawn = rng.choice(np.flatnonzero(part), count, replace=False)
+        given[drawn] = match[drawn]
+    at = shortest_list(RecallSample(scores, given, float(scores[top]), 0), recall, rng)
+    return int((scores >= np.float32(at)).sum())
+
+
+@pytest.mark.parametrize("off", [-2.0, 0.0, 2.0])
+def test_lists_have_the_recall_whatever_was_expected(off: float) -> None:
+    """100 lists of 3,000 pairs: at most about one in twenty misses the recall, however wrong the plan."""
+    logits = np.linspace(8, -8, 3000)
+    kept, sizes = 0, []
+    for seed in range(100):
+        match = np.random.default_rng(seed).random(3000) < sigmoid(logits)
+        size = recall_checked(match, sigmoid(logits + off), 0.9, 100, seed)
+        kept += match[:size].sum() >= 0.9 * match.sum()
+        sizes.append(size)
+    assert kept >= 93
+    if off == 0.0:
+        assert np.median(sizes) < 2200  # the shortest list that has it takes about 1,450
+
+
+def test_a_recall_at_the_edge_of_truth_is_not_shown_too_often() -> None:
+    """A list that misses one match more than it may is shown in at most one of twenty checks."""
+    match = np.zeros(2000, bool)
+    match[:800] = True
+    match[800:2000:12] = True  # 100 of 900 matches lie below the first 800 pairs: recall 0.889
+    rate = np.where(np.arange(2000) < 800, 1.0, 0.0)
+    short = sum(recall_checked(match, rate, 0.9, 100, seed) < 800 + 12 * 10 for seed in range(200))
+    assert short <= 16
+
+
+def test_without_pairs_in_question_the_list_is_what_is_within_reach() -> None:
+    scores = np.linspace(1, 0, 11).astype(np.float32)
+    sample = RecallSample(scores, np.full(11, NOT_DRAWN, np.int8), -1.0, 0)
+    assert shortest_list(sample, 0.9, np.random.default_rng(0)) == 0.0
+    every = RecallSample(scores, np.r_[np.ones(5, np.int8), np.zeros(6, np.int8)], 0.6, 0)
+    assert shortest_list(every, 0.9, np.random.default_rng(0)) == pytest.approx(0.6)

@@ -2,19 +2,28 @@
 
 The labels that a strategy chose say how steeply matches thin out near the boundary, but at equal score pairs
 that were asked are not like pairs that were not: their curve may be too high by any factor. Labels drawn with
-known chances correct it. Their chance depends on the score alone, so that given the score they are as any
-other pair, and need no weights. The curve has three parameters:
+known chances correct it. They are not weighted: by weights that differ a thousandfold, a few dozen labels
+would tell nothing. The curve has three parameters:
 
     logit p = height + above · max(z - z0, 0) + below · min(z - z0, 0)
 
-z: the scorer's log-odds; z0: where the chosen labels put a probability of one half. The chosen labels give
-the prior: height around 0 (Student's t, for it may be far off), both slopes around theirs (log-normal). Below
-z0 the prior slope is at least one at which each doubling of the rank brings fewer matches than the one
-before: a scorer that ranks does that. An answer may be wrong, or a match where nobody would look for it:
-every probability is mixed with a little of one half, so that such an answer does not bend the curve.
+z: the scorer's log-odds; z0: where the chosen labels put a probability of one half. Both kinds of labels are
+fitted at once. They share the slopes and not the height: that of the drawn labels is near that of the chosen
+ones (Student's t, for it may be far off). A chosen label counts 0.3 of a drawn one (a power prior, Ibrahim
+and Chen 2000). Where the drawn labels contradict that, being four times likelier under a curve of their own,
+the chosen ones give the priors alone: height around 0, and the slopes. These have a wide prior, log-normal
+around that of the chosen labels. Below z0 it is at least one at which each doubling of the rank brings fewer
+matches than the one before: a scorer that ranks does that. An answer may be wrong, or a match where nobody
+would look for it: every probability is mixed with a little of one half, so that such an answer does not bend
+the curve.
+
+Over neighbouring scores true rates jump, for matches come in groups; probabilities are stated in steps
+(`Calibration.steps`).
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,13 +32,16 @@ from pairsieve.audit.draws import Floats
 from pairsieve.measure.curve import Curve
 from pairsieve.models.head import fit_head
 from pairsieve.numeric import sigmoid
-from pairsieve.scorer.calibration import Calibration
+from pairsieve.scorer.calibration import RANGES, Calibration
 
-HEIGHT_SCALE, HEIGHT_FREEDOM = 0.5, 2.0  # of Student's t over the height
+TRUSTED, DISTRUSTED = (0.3, 0.25), (0.0, 0.5)  # what a chosen label counts, and the scale of the t
+CONTRADICTION = 1.5  # log-likelihood of the drawn labels from which the chosen ones are distrusted
+HEIGHT_FREEDOM = 2.0  # of Student's t over the difference in height
 SLOPE_SPREAD = 0.5  # standard deviation of the logarithm of each slope
 THINNING = 1.5  # prior: the match rate falls like rank^-1.5 below the boundary
 OUTLIER = 0.02  # share of answers that say nothing
 STEEPEST = 30.0  # of a prior slope
+SMOOTH = 200  # drawn labels from which probabilities are stated without steps
 
 
 def calibrate(
@@ -53,23 +65,54 @@ def calibrate(
         centre = float(np.clip(-bias / max(weight, 1e-6), z.min(), z.max()))
     thinning = slope if population is None else max(slope, THINNING * _rank_slope(population, centre))
     prior = np.log([slope, min(thinning, STEEPEST)])
-    away = np.asarray(drawn[0], np.float64) - centre
-    y = np.asarray(drawn[1], np.float64)
-    high, low = np.maximum(away, 0.0), np.minimum(away, 0.0)
+    groups = [(_sides(each[0], centre), np.asarray(each[1], np.float64)) for each in (drawn, (z, labels))]
 
-    def loss(parameters: Floats) -> float:
-        height, above, below = parameters
-        logit = height + np.exp(above) * high + np.exp(below) * low
-        p = (1.0 - OUTLIER) * sigmoid(logit) + OUTLIER / 2.0
-        fit = -np.sum(y * np.log(p) + (1.0 - y) * np.log1p(-p))
-        t = (height / HEIGHT_SCALE) ** 2 / HEIGHT_FREEDOM
-        slopes = np.sum((parameters[1:] - prior) ** 2) / (2.0 * SLOPE_SPREAD**2)
-        return float(fit + (HEIGHT_FREEDOM + 1.0) / 2.0 * np.log1p(t) + slopes)
+    def misfit(height: float, slopes: Floats, sides: Floats, y: Floats) -> float:
+        p = (1.0 - OUTLIER) * sigmoid(height + slopes @ sides) + OUTLIER / 2.0
+        return -float(np.sum(y * np.log(p) + (1.0 - y) * np.log1p(-p)))
 
-    starts = [np.array([height, *prior]) for height in (0.0, -4.0)]
-    best = min((minimize(loss, start, method="Nelder-Mead") for start in starts), key=lambda found: found.fun)
-    height, above, below = best.x if len(y) else starts[0]
-    return Calibration(centre, float(height), float(np.exp(above)), float(np.exp(below)), len(y))
+    def fitted(weight: float, scale: float) -> Floats:
+        def loss(parameters: Floats) -> float:
+            slopes, heights = np.exp(parameters[2:]), parameters[:2] * (1.0, weight > 0)
+            of_drawn, of_chosen = (misfit(h, slopes, *each) for h, each in zip(heights, groups))
+            t = ((heights[0] - heights[1]) / scale) ** 2 / HEIGHT_FREEDOM
+            off = np.sum((parameters[2:] - prior) ** 2) / (2.0 * SLOPE_SPREAD**2) + parameters[1] ** 2 / 200.0
+            return float(of_drawn + weight * of_chosen + (HEIGHT_FREEDOM + 1.0) / 2.0 * np.log1p(t) + off)
+
+        tries = [
+            minimize(loss, np.array([height, 0.0, *prior]), method="Nelder-Mead", options={"maxiter": 2000})
+            for height in (0.0, -4.0)
+        ]
+        best: Floats = min(tries, key=lambda found: found.fun).x
+        return best
+
+    count = len(groups[0][1])
+    best = np.array([0.0, 0.0, *prior])
+    if count:
+        best, free = fitted(*TRUSTED), fitted(*DISTRUSTED)
+        with_them, without = (misfit(each[0], np.exp(each[2:]), *groups[0]) for each in (best, free))
+        best = free if with_them - without > CONTRADICTION else best
+    height, (above, below) = float(best[0]), np.exp(best[2:]).tolist()
+    curve = Calibration(centre, height, above, below, count)
+    if population is None or not 0 < count < SMOOTH:
+        return curve
+    return replace(curve, steps=_steps(curve, *population))
+
+
+def _sides(log_odds: ArrayLike, centre: float) -> Floats:
+    """(2, n) how far log-odds lie above the centre, and below it."""
+    away = np.asarray(log_odds, np.float64) - centre
+    return np.stack([np.maximum(away, 0.0), np.minimum(away, 0.0)])
+
+
+def _steps(curve: Calibration, log_odds: ArrayLike, counts: ArrayLike) -> tuple[float, ...]:
+    """The mean probability of the pairs in each of the ranges; its middle where there is no pair."""
+    p, size = sigmoid(curve.log_odds(log_odds)), np.asarray(counts, np.float64)
+    place = np.searchsorted(RANGES, p, side="right")
+    pairs, matches = (np.bincount(place, each, len(RANGES) + 1)[1:-1] for each in (size, size * p))
+    middle = (np.array(RANGES[1:]) + np.array(RANGES[:-1])) / 2.0
+    means: Floats = np.divide(matches, pairs, out=middle, where=pairs > 0)
+    return tuple(means.tolist())
 
 
 def expected_rates(curve: Calibration, log_odds: Floats, counts: ArrayLike) -> Floats:
@@ -83,7 +126,7 @@ def expected_rates(curve: Calibration, log_odds: Floats, counts: ArrayLike) -> F
     start = max(float(rank[max(int(np.searchsorted(-log_odds, -curve.centre)) - 1, 0)]), 1.0)
     highest = sigmoid(np.array(curve.height)) * np.maximum(rank / start, 1.0) ** -THINNING
     rates: Floats = np.where(log_odds < curve.centre, highest, 1.0)
-    return np.minimum(curve.probabilities(log_odds), rates)
+    return np.minimum(sigmoid(curve.log_odds(log_odds)), rates)
 
 
 def _rank_slope(population: tuple[ArrayLike, ArrayLike], centre: float) -> float:

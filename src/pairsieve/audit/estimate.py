@@ -11,6 +11,10 @@ may depend on the answers to earlier ones, and pooling by the labels of a stratu
 label of draw k has the weight c_k / chance. Pairs that were bought after a draw were among those that it
 spoke for: their matches are taken off (`StratumCounts`).
 
+Recall and AP are ratios of such estimates. What the errors of these add to the mean of a ratio is taken off
+(`less_curvature`), and inside a stratum matches that nobody labelled lie as the drawn ones do
+(`Layout.as_drawn`). With few labels within reach that is not enough, and limits are given without a value.
+
 **Limits assume nothing** about rates between strata. In each stratum they are those of Clopper and Pearson
 (1934), for the finite number of pairs left; over strata they are melded (Fay, Proschan and Brittain 2015): of
 x matches among n labels the lower limit's distribution is Beta(x, n - x + 1) and the upper one's
@@ -46,6 +50,8 @@ STEEPER = 2.0  # how much faster the rate may fall inside a stratum than around 
 TRIMMED = 8.0  # a label counts at most so many times the median weight of its stratum (Potter 1990)
 PARTS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the room for matches far down: AP's lower limit
 DRAWS = 2000
+LAYOUTS = (Layout.of, Layout.as_drawn)
+FEWEST_LABELS, FEWEST_MATCHES = 60, 5  # labels and matches within reach from which recall and AP have a value
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,8 @@ class OverAll:
 class AuditResult:
     """Figures without the truth: precision at a threshold; recall, AP and matches within reach; and over all.
 
-    Recall and AP are None where no match within reach was seen: they are undefined, or not known.
+    Recall and AP are None where no match within reach was seen: they are undefined, or not known. They are
+    limits without a value where few labels lie within reach: no estimate of a ratio is unbiased then.
     """
 
     pairs: int
@@ -83,8 +90,8 @@ class AuditResult:
     precision_of_new: Estimate | None  # of those nobody labelled; None where there is none
     positives: Estimate
     left: Estimate  # of them, those nobody labelled
-    recall: Estimate | None  # matches at or above the threshold
-    average_precision: Estimate | None
+    recall: Estimate | Limits | None  # matches at or above the threshold
+    average_precision: Estimate | Limits | None
     over_all: OverAll
     recall_of_known: (
         Estimate | None
@@ -113,9 +120,28 @@ class StratumCounts:
         return np.maximum(self.totals - self.known, 0.0)
 
     @property
+    def spread(self) -> Floats:
+        """Standard error of the expected matches among the pairs not known."""
+        left = 1.0 - np.divide(self.seen, self.rest, out=np.ones(len(self.rest)), where=self.rest > 0)
+        rate = self.rate * (1.0 - self.rate) / np.maximum(self.effective - 1.0, 1.0)
+        return np.asarray(self.rest * np.sqrt(rate * np.clip(left, 0.0, 1.0)))
+
+    @property
     def value(self) -> Floats:
         """Expected matches among the pairs not known."""
         return np.clip(self.rate * self.rest, self.hits, np.maximum(self.rest - self.seen + self.hits, 0.0))
+
+
+def less_curvature(figure: Callable[[Floats], Floats], matches: Floats, spread: Floats) -> float:
+    """A figure of (r, k) matches at their estimates (k,), less what their errors add to its mean.
+
+    Where a figure is curved, its mean over errors is not the figure at the mean: a ratio or a product of
+    estimates is biased. To second order that is the sum over strata of the mean change by one standard error
+    (k,) either way.
+    """
+    around = matches + np.concatenate([np.diag(spread), -np.diag(spread)])
+    here = float(figure(matches[None])[0])
+    return here - float(np.nansum(figure(around) - here)) / 2.0
 
 
 def stratum_counts(strata: Strata, asked: AskedPairs) -> StratumCounts:
@@ -304,21 +330,24 @@ def estimate(
         return number(value, (float(np.floor(low + 1e-9)), float(np.ceil(high - 1e-9))))
 
     new = float((held.rest - held.seen)[above].sum())
-    layout = Layout.of(strata, held.totals, asked, ranks, errors is None)
-
+    layout, drawn = (make(strata, held.totals, asked, ranks, errors is None) for make in LAYOUTS)
+    spread = held.spread / (1.0 if errors is None else 1.0 - 2.0 * errors.rate)
     seen = bool(labelled[inside].sum() > 0)
+    complete = not (held.rest - held.seen)[inside].sum() > 0
+    enough = bool((held.known + held.seen)[inside].sum() >= FEWEST_LABELS)
+    valued = complete or (enough and bool(labelled[inside].sum() >= FEWEST_MATCHES))
 
     def recall(where: Mask) -> tuple[float, tuple[float, float]] | None:
         def figure(m: Floats) -> Floats:
             found, every = m[:, where & above].sum(axis=1), m[:, where].sum(axis=1)
             return np.divide(found, every, out=np.full(len(m), np.nan), where=every > 0)
 
-        value = float(figure(np.maximum(matches.value, 0.0)[None])[0])
+        value = less_curvature(figure, np.maximum(matches.value, 0.0), spread)
         return (value, matches.limits(figure, above, ends)) if seen and np.isfinite(value) else None
 
     def average_precision(where: Mask) -> tuple[float, tuple[float, float]] | None:
         value = np.maximum(matches.value, 0.0)
-        ap = float(layout.average_precision(value[None], where)[0])
+        ap = less_curvature(lambda m: drawn.average_precision(m, where), value, spread)
         if not seen or np.isnan(ap):
             return None
         grows = layout.grows(value, where)
@@ -339,10 +368,13 @@ def estimate(
         return ap, (float(np.nanquantile(low, ends[0])), float(np.nanquantile(high, ends[1])))
 
     def limits_of(found: tuple[float, tuple[float, float]] | None) -> Limits | None:
-        return None if found is None else Limits(min(found[0], found[1][0]), max(found[0], found[1][1]))
+        return None if found is None else Limits(*found[1])
 
-    def estimate_of(found: tuple[float, tuple[float, float]] | None) -> Estimate | None:
-        return None if found is None else number(found[0], found[1], 1.0)
+    def estimate_of(found: tuple[float, tuple[float, float]] | None) -> Estimate | Limits | None:
+        if found is None:
+            return None
+        low, high = found[1]
+        return number(float(np.clip(found[0], low, high)), found[1], 1.0) if valued else Limits(low, high)
 
     everywhere = np.ones(len(strata), bool)
 
@@ -371,29 +403,6 @@ def estimate(
         recall_of_known=known_recall(asked, threshold),
         strata=_rows(strata, held),
     )
-
-
-def recall_limits(
-    strata: Strata, asked: AskedPairs, reach: float, rng: np.random.Generator, *, confidence: float = 0.95
-) -> Floats:
-    """(k,) lower limits of the recall, within reach, of the lists that end at each edge; nan below the reach.
-
-    A list holds every labelled match, whatever its score. Each limit holds by itself with `confidence`; lists
-    tested from the longest to the shortest until one fails hold it together (fixed sequence).
-    """
-    inside = strata.reaching(reach)
-    held = stratum_counts(strata, asked)
-    matches = _matches(held, DRAWS, rng)
-    sure = held.known_matches + held.hits
-    limits = np.full(len(strata), np.nan)
-    for at in np.flatnonzero(inside):
-        above = np.arange(len(strata)) <= at
-        drawn = np.where(above, matches.lower, matches.upper)[:, inside]
-        every = drawn.sum(axis=1)
-        found = drawn[:, above[inside]].sum(axis=1) + sure[inside & ~above].sum()
-        share = np.divide(found, every, out=np.ones(len(every)), where=every > 0)
-        limits[at] = np.quantile(share, 1.0 - confidence)
-    return limits
 
 
 def threshold_for_precision(strata: Strata, asked: AskedPairs, precision: float) -> float:

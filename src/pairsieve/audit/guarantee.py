@@ -1,5 +1,5 @@
 """Lists with a guarantee: with a stated confidence, what nobody labelled in the list has the precision asked
-for.
+for, or the list has the recall.
 
 **Nested lists in a fixed sequence.** Candidate lists grow from one that should be shown to be precise to ones
 that should not. Each is tested in this order, at the full level 1 - confidence, until one is not shown to be
@@ -19,6 +19,14 @@ Where all are labelled, nothing is left to be wrong.
 **The plan** (the first list, and how many non-matches the labels of a list may hold) is fixed before any
 label is asked: the one that brings most, on average over what the calibration may be wrong by (`plan_lists`).
 Planning decides how long a list is shown, never what is certified.
+
+**Recall** is of the matches among the best-scored pairs down to a rank fixed beforehand (the reach). A
+quarter of the labels is drawn from the pairs at the top, which will be listed, and says how many matches
+these hold at least. The others are drawn from the pairs between them and the reach, all with one chance, and
+say how many matches a list misses at most. Lists are tested from the longest, which misses nothing within
+reach, to shorter ones, until one is not shown to have the recall. Both limits are exact (Clopper and Pearson
+1934) and melded (Fay, Proschan and Brittain 2015). Fewer, larger groups of pairs bring more here: the limits
+of many strata with a few labels each add up.
 """
 
 from __future__ import annotations
@@ -30,16 +38,24 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairsieve.audit.draws import Counts, Floats
+from pairsieve.audit.draws import FIRST_STRATUM, Counts, Floats, reach_rank
+from pairsieve.measure.curve import Curve
 from pairsieve.numeric import logit, sigmoid
-from pairsieve.pairs import Ids
+from pairsieve.pairs import Ids, Scores
 
 GROWTH = 1.06  # of a candidate list over the one before
 SHORTEST, LONGEST = 0.2, 3.0  # first lists tried in planning, as multiples of the guess
 SPREAD, FREEDOM = 0.8, 3.0  # of the error of the expected log-odds: Student's t
 SCENARIOS = 60  # of that error, in planning
+FLAWS = (0.0, 0.0, 0.01, 0.03)  # share of pairs that do not match however high they score, in these
 FAILURES = (0, 1, 2, 4, 7, 11, 16)  # non-matches allowed among the labels of a list: plans that are tried
 ASKED_AT_ONCE = 10
+TOP_SHARE = 4  # one label in four of a recall's check goes to the pairs that will be listed
+LABELS_PER_MISSED, NEAREST = 6.0, 1.5  # how far a recall's check reaches: see `recall_reach`
+SURE = 0.9  # of the matches expected in a list: what its labels will show
+CANDIDATES = 60  # lists that a recall's check tries
+MELDED = 10_000  # draws of limits
+NOT_DRAWN = -2
 MORE = 1.2  # labels that a list needs, over what it would need on average
 
 Draw = Callable[[float, int], Ids]  # (threshold, count): the list's first pairs in random order
@@ -162,6 +178,7 @@ def _expected_gain(size: Floats, share: Floats, plan: Plan, precision: float, co
     width = np.diff(size[every], prepend=0.0)
     rate = np.diff(size[every] * share[every], prepend=0.0) / np.maximum(width, 1e-9)
     rates = sigmoid(logit(np.clip(rate, 1e-4, 1.0 - 1e-4))[None] + error[:, None])  # (scenarios, grid)
+    rates = rates * (1.0 - np.resize(FLAWS, SCENARIOS))[:, None]
     matches = np.cumsum(rates * width, axis=1)
     best = np.where(matches / size[every] >= precision, matches, 0.0).max(axis=1)
     lists = np.searchsorted(every, places)
@@ -231,6 +248,100 @@ def check_precision(
     right = sum(known.values())
     wanted = 0 if certified else max(labels_needed(precision, confidence) - right, 10)
     return CheckedList(certified, len(known), wanted)
+
+
+@dataclass(frozen=True)
+class RecallSample:
+    """The pairs within reach that nobody had labelled, and the labels of those drawn."""
+
+    scores: Scores  # (n,)
+    labels: NDArray[np.int8]  # (n,) 1, 0, -1: unsure, -2: not drawn
+    top: float  # pairs that score so much will be listed; the others are in question
+    known: int  # labelled matches within reach, listed in any case
+
+
+def plan_top(
+    found: ArrayLike, matches: ArrayLike, known: float, recall: float, labels: int, confidence: float = 0.95
+) -> int:
+    """Where the shortest list in question ends: a place on a grid of descending thresholds.
+
+    found, matches: (g,) unlabelled pairs at or above each, down to the reach, and the matches expected there.
+    labels: that will be drawn below the list. It is the first place at which so many matches as expected
+    leave it likely that the recall is shown.
+    """
+    from scipy.stats import gamma
+
+    size, right = np.asarray(found, np.float64), np.asarray(matches, np.float64)
+    below = np.maximum(size[-1] - size, 1.0)
+    chance = np.minimum(labels / below, 1.0)
+    hits = chance * np.maximum(right[-1] - right, 0.0)
+    likely = np.ceil(hits + np.sqrt(hits) - 0.3)
+    missed = gamma.ppf(confidence, likely + 1.0) / chance * (1.0 - chance)
+    good = np.flatnonzero(missed <= (1.0 - recall) / recall * (known + SURE * right))
+    return int(good[0]) if len(good) else len(size) - 1
+
+
+def recall_reach(every: Curve, free: Curve, recall: float, labels: int, drawn: int) -> float:
+    """How far a check of `recall` reaches: the lowest score.
+
+    every, free: what is expected of all pairs, and of those without a label. labels: of the check; drawn:
+    with known chances before it. The reach is that of an audit with so many labels (`draws.reach_rank`), or
+    nearer, where the labels could not show a list of the pairs that should be listed to have the recall:
+    1 + labels / 6 · (1 - recall) / recall times these, but half more at least. They are the first that should
+    have the recall within that reach, and of the pairs that are more likely matches than not: what a curve
+    expects of the millions of pairs beyond is no part of it. Two pairs for each label are within reach.
+    """
+    right, size = every.true_positives, every.true_positives + every.false_positives
+    shown = 1.0 + labels / LABELS_PER_MISSED * (1.0 - recall) / recall
+    far = np.array([min(reach_rank(int(each), labels + drawn), max(shown, NEAREST) * each) for each in size])
+    likely = np.flatnonzero(np.diff(right, prepend=0.0) >= 0.5 * np.maximum(np.diff(size, prepend=0.0), 1e-9))
+    least = right[likely[-1]] if len(likely) else 0.0
+    enough = recall * np.maximum(np.interp(far, size, right), least)
+    good = np.flatnonzero((right >= enough) & (size >= 1))
+    rank = far[good[0]] if len(good) else size[-1]
+    place = min(int(np.searchsorted(size, max(rank, float(FIRST_STRATUM)))), len(size) - 1)
+    new = free.true_positives + free.false_positives
+    least_new = min(int(np.searchsorted(new, 2.0 * labels)), len(new) - 1)
+    return float(max(min(every.thresholds[place], free.thresholds[least_new]), -1.0))
+
+
+def split_labels(labels: int, above: int, below: int) -> tuple[int, int]:
+    """How many of `labels` are drawn from the pairs that will be listed, and from those in question."""
+    first = min(labels // TOP_SHARE, above)
+    return first, min(labels - first, below)
+
+
+def shortest_list(
+    sample: RecallSample, recall: float, rng: np.random.Generator, confidence: float = 0.95
+) -> float:
+    """The threshold of the shortest list that is shown to have `recall` of the matches within reach.
+
+    That of all pairs within reach where no shorter one is. An unsure answer counts as no match above `top`,
+    and as a match below.
+    """
+    top = sample.scores >= np.float32(sample.top)
+    seen = sample.labels > NOT_DRAWN
+    n, x = int((top & seen).sum()), int((top & (sample.labels == 1)).sum())
+    share = rng.beta(x, n - x + 1.0, MELDED) if x else np.zeros(MELDED)
+    below = ~top & seen
+    sure = sample.known + x + int((below & (sample.labels == 1)).sum())
+    found = sure + rng.binomial(int(top.sum()) - n, share)
+    scores = np.unique(sample.scores[~top])
+    at = float(sample.scores.min()) if len(sample.scores) else sample.top
+    if not len(scores):
+        return at
+    places = np.unique(np.linspace(0, len(scores), CANDIDATES).astype(np.int64))
+    for place in places[1:].tolist():  # the first `place` of the scores in question are left out
+        threshold = sample.top if place == len(scores) else float(scores[place])
+        out = sample.scores < np.float32(threshold)
+        n, x = int((out & seen).sum()), int((out & seen & (sample.labels != 0)).sum())
+        rate = rng.beta(x + 1.0, n - x, MELDED) if x < n else np.ones(MELDED)
+        missed = rng.binomial(int(out.sum()) - n, rate)
+        share = np.divide(found, found + missed, out=np.ones(MELDED), where=found + missed > 0)
+        if np.quantile(share, 1.0 - confidence) < recall:
+            break
+        at = threshold
+    return at
 
 
 def labels_needed(precision: float, confidence: float = 0.95) -> int:

@@ -1,15 +1,16 @@
 """Average precision of a ranking of which the matches of each stratum are known or assumed.
 
-Labelled matches stand at their own ranks; matches that nobody labelled are spread inside their strata.
+Labelled matches stand at their own ranks. Matches that nobody labelled are spread inside their strata: for a
+value as the drawn matches lie there, for limits by a rate that falls (`Layout.average_precision`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pairsieve.audit.draws import AskedPairs, Counts, Floats, Strata
+from pairsieve.audit.draws import TRAIN, AskedPairs, Counts, Floats, Strata
 from pairsieve.pairs import Mask
 
 PIECES = 8  # of a stratum
@@ -30,10 +31,20 @@ class Layout:
     points: Floats
     labelled: Floats  # (k,) labelled matches of each stratum
     totals: Floats  # (k,)
+    sampled: Floats | None = None  # (g,) share of its stratum's unlabelled matches, by the drawn ones
 
     @staticmethod
-    def of(strata: Strata, totals: Floats, asked: AskedPairs, ranks: Floats | None, placed: bool) -> Layout:
-        """placed: labelled matches stand where they are; else all are spread, for answers may be wrong."""
+    def of(
+        strata: Strata,
+        totals: Floats,
+        asked: AskedPairs,
+        ranks: Floats | None,
+        placed: bool,
+        bounds: Floats | None = None,
+    ) -> Layout:
+        """placed: labelled matches stand where they are; else all are spread, for answers may be wrong.
+        bounds: ends of pieces besides.
+        """
         ends = np.cumsum(strata.totals).astype(np.float64)
         starts = ends - strata.totals
         found = asked.labels == 1
@@ -42,7 +53,8 @@ class Layout:
         at = np.clip(np.ceil(at), starts[stratum] + 1.0, ends[stratum]) if placed else np.empty(0)
         share = np.arange(1, PIECES + 1) / PIECES
         inner = np.maximum(starts, 1.0)[:, None] * (ends / np.maximum(starts, 1.0))[:, None] ** share
-        cuts = np.unique(np.concatenate([np.ceil(np.minimum(inner, ends[:, None])).ravel(), ends, at]))
+        more = np.empty(0) if bounds is None else bounds
+        cuts = np.unique(np.concatenate([np.ceil(np.minimum(inner, ends[:, None])).ravel(), ends, at, more]))
         cuts = cuts[cuts > 0]
         before = np.concatenate([[0.0], cuts[:-1]])
         points = np.bincount(np.searchsorted(cuts, at), minlength=len(cuts)).astype(np.float64)
@@ -50,13 +62,38 @@ class Layout:
         labelled = np.bincount(owner, points, len(strata)).astype(np.float64)
         return Layout(before, cuts - before, owner, points, labelled, totals)
 
+    @staticmethod
+    def as_drawn(
+        strata: Strata, totals: Floats, asked: AskedPairs, ranks: Floats | None, placed: bool
+    ) -> Layout:
+        """Unlabelled matches lie as the drawn ones do. By score the drawn pairs of a stratum share its ranks
+        among them, each as many as it has weight. Nothing is assumed of rates inside strata.
+        """
+        ends = np.cumsum(strata.totals).astype(np.float64)
+        starts = ends - strata.totals
+        drawn = asked.where((asked.audit > TRAIN) & (asked.labels >= 0))
+        order = np.lexsort((-drawn.scores, strata.of(drawn.scores)))
+        stratum, weight = strata.of(drawn.scores)[order], 1.0 / drawn.inclusion_probability[order]
+        weight = weight / np.bincount(stratum, weight, len(strata))[stratum]
+        first = np.searchsorted(stratum, stratum)  # the first drawn pair of the same stratum
+        before = np.cumsum(weight) - weight
+        begin = starts[stratum] + (before - before[first]) * strata.totals[stratum]
+        layout = Layout.of(strata, totals, asked, ranks, placed, begin)
+        share = layout.width / np.bincount(layout.owner, layout.width, len(strata))[layout.owner]
+        hits = np.bincount(stratum, weight * drawn.labels[order], len(strata))[layout.owner]
+        if len(begin):
+            cell = np.maximum(np.searchsorted(begin, layout.before + 1e-9, side="right") - 1, 0)
+            share = np.where(hits > 0, share * drawn.labels[order][cell] / np.maximum(hits, 1e-12), share)
+        return replace(layout, sampled=share)
+
     def average_precision(self, matches: Floats, where: Mask, fall: float = 1.0) -> Floats:
         """(r, k) matches by stratum -> (r,) AP of the strata `where`, the best-ranked ones; nan without a
         match.
 
-        Inside a stratum the rate falls `fall` times as fast as around it: its logit in a straight line over
-        log rank. Over a piece of N pairs with M spread matches, after a matches among c pairs, precision is
-        (a + M·u) / (c + N·u) for u from 0 to 1; at a labelled match it is what it is.
+        Inside a stratum unlabelled matches lie as `sampled` says. Without that the rate falls `fall` times as
+        fast as around it: its logit in a straight line over log rank. Over a piece of N pairs with M spread
+        matches, after a matches among c pairs, precision is (a + M·u) / (c + N·u) for u from 0 to 1; at a
+        labelled match it is what it is.
         """
         pieces = where[self.owner]
         hidden = np.maximum(matches - self.labelled, 0.0)[:, self.owner[pieces]]
@@ -82,6 +119,8 @@ class Layout:
 
     def _spread(self, matches: Floats, fall: float) -> Floats:
         """(1 or r, g) share of its stratum's unlabelled matches in each piece."""
+        if self.sampled is not None:
+            return self.sampled[None]
         share = self.width / np.bincount(self.owner, self.width, len(self.totals))[self.owner]
         if fall == 0.0 or len(self.totals) < 3:
             return share[None]

@@ -23,6 +23,7 @@ from pairsieve.tasks import Split
 
 DEFAULT_BUDGET = 300
 CHECK = "check of round "  # how the questions of a list's check begin their name
+RECALL_CHECK = "recall check of round "
 REVIEW = "review "  # and those that people picked from a list themselves
 _OF_ROUND = "audit of round "
 _NAME = re.compile(rf"{_OF_ROUND}([0-9]+): ([0-9]+) labels, draw ([0-9]+)")
@@ -165,12 +166,12 @@ def check_target(threshold: float | None, precision: float | None) -> None:
 def draws_of(questions: Questions) -> tuple[NDArray[np.int64], dict[int, Draw]]:
     """(n,) 0 for training, else the number of the draw in the order of asking; and what each draw is.
 
-    The labels of a precision check were drawn from a list, not from all pairs, and those of a review not at
-    all: they are known, no draw.
+    The labels of a check were drawn from a list or its surroundings, not from all pairs, and those of a
+    review not at all: they are known, no draw.
     """
     numbers, seen = np.zeros(len(questions), np.int64), dict[tuple[int, str], int]()
     for at, purpose in enumerate(questions.purpose):
-        if purpose == "audit" and not questions.strategy[at].startswith((CHECK, REVIEW)):
+        if purpose == "audit" and not questions.strategy[at].startswith((CHECK, RECALL_CHECK, REVIEW)):
             key = (int(questions.rounds[at]), questions.strategy[at])
             numbers[at] = seen.setdefault(key, len(seen) + 1)
     return numbers, {number: Draw.named(name) for (_, name), number in seen.items()}

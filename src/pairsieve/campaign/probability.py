@@ -25,6 +25,7 @@ from pairsieve.tasks import Split
 from pairsieve.tasks.task import shared_pairs
 
 FROM_TRUTH = 2_000  # pairs of dev that are drawn, and answered by its truth
+FORMAT = 2  # of a kept calibration
 CELLS = 4096  # of scores, in which pairs are counted
 
 
@@ -43,6 +44,7 @@ def calibration_of(campaign: Campaign, round: int, look: bool = True) -> Calibra
     by_truth = dev is not None and held_out and dev.has_truth and len(dev.positives) > 0
     split = dev if dev is not None and by_truth else campaign.split
     basis = {
+        "format": FORMAT,
         "split": split.name,
         "labels": labels_digest(*campaign.ledger.labels(through=round)),
         "drawn": "" if by_truth else labels_digest(*campaign.ledger.labels("audit")),

@@ -262,7 +262,8 @@ def _new(new: dict[str, Any]) -> str:
 def _figure(value: dict[str, float] | float) -> str:
     if not isinstance(value, dict):
         return f"{value:.3f}"
-    return f"{value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
+    shown = f"{value['value']:.3f} " if "value" in value else ""
+    return f"{shown}[{value['low']:.3f}, {value['high']:.3f}]"
 
 
 def _prf(line: dict[str, Any]) -> str:

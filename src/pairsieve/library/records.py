@@ -40,7 +40,8 @@ def _plain(value: Any) -> Any:
 
 
 def _estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
-    return Estimate(**row[name]) if row.get(name) else None
+    """None where the figure is missing or has limits alone."""
+    return Estimate(**row[name]) if row.get(name) and "value" in row[name] else None
 
 
 @dataclass(frozen=True)
@@ -304,7 +305,7 @@ class WrittenTable:
     def operating_point(self) -> OperatingPoint:
         chosen = self._json["threshold"]
         expected = (chosen.get(name) for name in ("precision", "recall"))
-        estimates = [Estimate(**each) if isinstance(each, dict) else each for each in expected]
+        estimates = [_estimate({"it": each}, "it") if isinstance(each, dict) else each for each in expected]
         return OperatingPoint(chosen["threshold"], estimates[0], estimates[1])
 
     def as_json(self) -> dict[str, Any]:

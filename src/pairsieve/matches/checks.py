@@ -1,9 +1,9 @@
 """The check of a list: labels asked to show that it has the precision or recall that was wanted.
 
-The pure procedures are `audit/guarantee.py` (precision) and `audit/estimate.py` (recall). Here they meet a
-ledger: questions are written as those of audits are, under a name that says which round's scorer is checked,
-so that the page, files and models serve them alike; the truth answers where the split has it. Nothing is kept
-besides: a check that waited for people is run again from its start, and finds their answers.
+The pure procedures are in `audit/guarantee.py`. Here they meet a ledger: questions are written as those of
+audits are, under a name that says which round's scorer is checked, so that the page, files and models serve
+them alike; the truth answers where the split has it. Nothing is kept besides: a check that waited for people
+is run again from its start, and finds their answers.
 """
 
 from __future__ import annotations
@@ -14,21 +14,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.audit.draws import Floats, cut_ranking, draw_pairs
-from pairsieve.audit.estimate import recall_limits
-from pairsieve.audit.guarantee import CheckedList, check_precision, labels_needed, permanent_order, plan_lists
-from pairsieve.audit.run import CHECK, asked_pairs, plan
+from pairsieve.audit.draws import Floats
+from pairsieve.audit.guarantee import (
+    NOT_DRAWN,
+    TOP_SHARE,
+    CheckedList,
+    RecallSample,
+    check_precision,
+    labels_needed,
+    permanent_order,
+    plan_lists,
+    plan_top,
+    recall_reach,
+    shortest_list,
+    split_labels,
+)
+from pairsieve.audit.run import CHECK, RECALL_CHECK, draws_of
 from pairsieve.contracts import generator_for
 from pairsieve.ledger import Ledger
 from pairsieve.matches.listing import Known
 from pairsieve.matches.ranking import Ranking
 from pairsieve.measure.curve import Curve
 from pairsieve.pairs import Ids, Scores, is_member
-from pairsieve.scorer.calibration import FEWEST
 from pairsieve.sources import TruthSource
 from pairsieve.tasks import Split
 
 AT_ONCE, AT_ONCE_PEOPLE = 10, 30  # labels asked for before looking again
+LEAST_RECALL_LABELS = 50  # that a recall's check should have
 MOST_PAIRS = 5_000_000  # unlabelled pairs of the longest candidate list
 
 
@@ -96,42 +108,76 @@ class Checker:
         at = float(thresholds[result.certified - 1]) if result.certified else None
         return Check("precision", value, confidence, result.labels, at, result.waiting, result.wanted)
 
-    def recall(self, guess: float, value: float, labels: int, confidence: float) -> Check:
+    def recall(self, every: Curve, free: Curve, value: float, labels: int, confidence: float) -> Check:
         """The shortest list shown to have the recall `value` of the matches within reach.
 
-        guess: a threshold that should have it; labels are drawn around it, all at once. Labels drawn earlier,
-        by audits and the campaign, count too.
+        every, free: what is expected of all pairs, and of those without a label, by threshold. Where the
+        reach and the pairs in question begin is written into the name of the questions: a check that is
+        run again, or goes on with more labels, keeps to them.
         """
-        scan, name = self.ranking.scored.scan, f"recall check of round {self.round}"
-        mine = [at for at, each in enumerate(self.ledger.questions(purpose="audit").strategy) if each == name]
-        if not mine and labels > 0:
-            asked = asked_pairs(self.ledger, scan)
-            strata, wanted = plan(scan, asked, labels, guess, self.ranking.scorer.uncalibrated)
-            rng = generator_for(self.seed, self.round, name)
-            drawn = draw_pairs(scan, strata, wanted, asked, self.ledger.asked(), rng)
-            if len(drawn.ids):
-                self._write(drawn.ids, drawn.inclusion_probability, name)
+        check = Check("recall", value, confidence, 0, None, needed=max(labels, LEAST_RECALL_LABELS))
+        if labels < 1:
+            return check
+        begun = f"{RECALL_CHECK}{self.round} for {value:g}: "
+        mine, name = self._recall_questions(begun)
+        if name:
+            reach, top = (float(each) for each in name[len(begun) :].split(", ")[0].split(" to "))
+        else:
+            numbers, _ = draws_of(self.ledger.questions())
+            reach = recall_reach(every, free, value, labels, int((numbers > 0).sum()))
+            top = self._top(free, reach, value, labels, confidence)
+            name = f"{begun}{reach:.9g} to {top:.9g}"
+        name = f"{name.split(', ')[0]}, {labels} labels"
+        ids, scores = self._free(reach, mine)
+        above = scores >= np.float32(top)
+        first = np.argsort(permanent_order(ids, self.seed + self.round), kind="stable")
+        counts = split_labels(labels, int(above.sum()), int((~above).sum()))
+        wanted = [first[part[first]][:count] for part, count in zip((above, ~above), counts)]
+        chances = [len(places) / max(part.sum(), 1) for part, places in zip((above, ~above), wanted)]
+        chance = np.repeat(chances, [len(places) for places in wanted])
+        new = ~is_member(ids[np.concatenate(wanted)], mine)
+        if new.any():
+            self._write(ids[np.concatenate(wanted)][new], chance[new], name)
         self._answer_from_truth()
-        asked_now = self.ledger.questions(purpose="audit")
-        mine_ids = asked_now.ids[[each == name for each in asked_now.strategy]]
-        waiting = int(np.isin(mine_ids, self.ledger.open_questions(purpose="audit")).sum())
+        mine, _ = self._recall_questions(begun)
+        waiting = int(np.isin(mine, self.ledger.open_questions(purpose="audit")).sum())
+        check = replace(check, labels=len(mine), waiting=waiting)
         if waiting:
-            return Check("recall", value, confidence, len(mine_ids), None, waiting)
-        asked = asked_pairs(self.ledger, scan)
-        drawn_labels = int(((asked.audit > 0) & (asked.labels >= 0)).sum())
-        if drawn_labels < FEWEST:
-            return Check("recall", value, confidence, len(mine_ids), None, needed=100)
-        strata, reach = cut_ranking(scan, [guess], drawn_labels)
-        rng = generator_for(self.seed, self.round, "recall limits")
-        limits = recall_limits(strata, asked, reach, rng, confidence=confidence)
-        pairs = int(strata.totals[strata.reaching(reach)].sum())
-        at = None
-        for place in np.flatnonzero(np.isfinite(limits))[::-1]:
-            if limits[place] < value:
-                break
-            at = float(max(strata.edges[place], -1.0))
-        needed = 0 if at is not None else max(drawn_labels, 50)
-        return Check("recall", value, confidence, len(mine_ids), at, 0, needed, pairs)
+            return replace(check, needed=0)
+        given, answers = self.ledger.labels("audit")
+        drawn = np.full(len(ids), NOT_DRAWN, np.int8)
+        drawn[is_member(ids, mine)] = -1
+        there = np.flatnonzero(is_member(ids, mine) & is_member(ids, given))
+        drawn[there] = answers[np.searchsorted(given, ids[there])]
+        sample = RecallSample(scores, drawn, top, self._known_matches(reach, mine))
+        at = shortest_list(sample, value, generator_for(self.seed, self.round, "recall limits"), confidence)
+        pairs = self.ranking.count_reaching(reach)
+        return replace(check, threshold=max(at, -1.0), needed=0, pairs=pairs)
+
+    def _top(self, expected: Curve, reach: float, value: float, labels: int, confidence: float) -> float:
+        """The score from which on pairs will be listed, whatever the check says."""
+        inside = expected.thresholds >= np.float32(reach)
+        if not inside.any():
+            return reach
+        right = expected.true_positives[inside]
+        found = right + expected.false_positives[inside]
+        below = labels - labels // TOP_SHARE
+        known = self._known_matches(reach, np.empty(0, np.int64))
+        return float(expected.thresholds[inside][plan_top(found, right, known, value, below, confidence)])
+
+    def _known_matches(self, reach: float, mine: Ids) -> int:
+        """Labelled matches within reach, but for those of the check (sorted)."""
+        given = [self.ledger.labels(purpose) for purpose in ("train", "audit")]
+        ids = np.unique(np.concatenate([pairs[labels.astype(bool)] for pairs, labels in given]))
+        ids = ids[~is_member(ids, mine)]
+        return int((self.ranking.scores(ids) >= np.float32(reach)).sum())
+
+    def _recall_questions(self, begun: str) -> tuple[Ids, str]:
+        """The sorted pairs that a recall's check asked so far, and the name of its questions."""
+        questions = self.ledger.questions(purpose="audit")
+        mine = np.array([name.startswith(begun) for name in questions.strategy], bool)
+        names = [name for name in questions.strategy if name.startswith(begun)]
+        return np.sort(questions.ids[mine]), names[0] if names else ""
 
     def answered(self, check: Check) -> Check:
         """With who answered."""
@@ -139,13 +185,19 @@ class Checker:
 
     def _unlabelled(self, threshold: float, before: Ids) -> tuple[Ids, Scores]:
         """The pairs of a list that had no label before the check, by id."""
+        mine = check_pairs(self.ledger, self.round)
+        return self._free(threshold, mine, before)
+
+    def _free(self, threshold: float, mine: Ids, before: Ids | None = None) -> tuple[Ids, Scores]:
+        """The pairs that score so much and that nobody was asked about, but for a check's own; by id."""
         pieces: list[tuple[Ids, Scores]] = []
         self.ranking.collect(threshold, 1e30, lambda ids, scores: pieces.append((ids, scores)))
         ids = np.concatenate([np.empty(0, np.int64), *(ids for ids, _ in pieces)])
         scores = np.concatenate([np.empty(0, np.float32), *(scores for _, scores in pieces)])
         # A pair asked for another reason and not answered, or unsure, is in question as little as a labelled
         # one.
-        others = np.setdiff1d(np.union1d(self.ledger.asked(), before), check_pairs(self.ledger, self.round))
+        others = self.ledger.asked() if before is None else np.union1d(self.ledger.asked(), before)
+        others = np.setdiff1d(others, mine)
         free = ~is_member(ids, others)
         order = np.argsort(ids[free])
         return ids[free][order], scores[free][order]

@@ -88,7 +88,7 @@ def find_matches(
     about = {**_about(campaign, split, round, ranking), "pairs": split.space.size}
     check = None
     if expected is not None and target.kind in ("precision", "recall"):
-        check = _check(campaign, round, ranking, expected, point, target, options)
+        check = _check(campaign, round, ranking, expected, target, options)
         if check is not None and check.waiting:
             return {
                 **about,
@@ -387,7 +387,6 @@ def _check(
     round: int,
     ranking: Ranking,
     expected: ExpectedCurve,
-    point: OperatingPoint,
     target: Target,
     options: ListOptions,
 ) -> Check | None:
@@ -396,14 +395,12 @@ def _check(
     if ledger is None:
         return None
     checker = Checker(ranking, ledger, ranking.split, round, campaign.settings.seed)
-    if target.kind == "recall":
-        found = checker.recall(point.threshold, target.value, options.check_labels, options.confidence)
-        return checker.answered(found)
-    known = Known(*ledger.labels(None))
     curve = expected.curve if expected.unlabelled is None else expected.unlabelled
-    return checker.answered(
-        checker.precision(known, curve, target.value, options.check_labels, options.confidence)
-    )
+    how_many, confidence = options.check_labels, options.confidence
+    if target.kind == "recall":
+        return checker.answered(checker.recall(expected.curve, curve, target.value, how_many, confidence))
+    known = Known(*ledger.labels(None))
+    return checker.answered(checker.precision(known, curve, target.value, how_many, confidence))
 
 
 def _probability(

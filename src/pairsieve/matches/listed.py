@@ -9,7 +9,7 @@ part the labels are as any other pairs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -108,5 +108,5 @@ def _json(found: AuditResult) -> dict[str, Any]:
     return {
         "labels": found.labels,
         "reach_pairs": found.reach_pairs,
-        **{name: each.as_json() if each is not None else None for name, each in shown.items()},
+        **{name: asdict(each) if each is not None else None for name, each in shown.items()},
     }

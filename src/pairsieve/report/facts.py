@@ -175,7 +175,7 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
         points = [
             Point(a["round"], bought[a["round"]], Estimate(**a["average_precision"]), True)
             for a in audits
-            if a["average_precision"] is not None
+            if "value" in (a["average_precision"] or {})
         ]
     return Facts(
         name=campaign.folder.resolve().name,

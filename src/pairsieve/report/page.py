@@ -100,7 +100,7 @@ def _tiles(facts: Facts) -> str:
             basis = f"{digits(held['low'])} to {digits(held['high'])}, by {last['labels']:,} audit labels"
             if held["low"] == held["high"]:  # of precision, where everything above the line was asked
                 basis = "exact: every such pair is labelled"
-            tiles.append((words, digits(held["value"]), basis))
+            tiles.append((words, digits(held["value"]) if "value" in held else "–", basis))
     rows = "".join(
         f"<div><dt>{name}</dt><dd>{value}<small>{more}</small></dd></div>" for name, value, more in tiles
     )
@@ -314,4 +314,5 @@ def _share(count: int, whole: int) -> str:
 def _interval(held: dict[str, Any] | None, shown: Callable[[float], str] = digits) -> str:
     if held is None:
         return "not known"
-    return f"{shown(held['value'])} ({shown(held['low'])} to {shown(held['high'])})"
+    limits = f"{shown(held['low'])} to {shown(held['high'])}"
+    return f"{shown(held['value'])} ({limits})" if "value" in held else limits

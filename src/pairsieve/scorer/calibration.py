@@ -13,19 +13,27 @@ from numpy.typing import ArrayLike, NDArray
 from pairsieve.numeric import sigmoid
 
 FEWEST = 20  # drawn labels from which a stated probability is called one
+RANGES = (0.05, 0.25, 0.75, 0.95)  # ends of the ranges of probability that are stated as one step each
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A monotone curve from a scorer's log-odds to calibrated ones."""
+    """A monotone curve from a scorer's log-odds to calibrated ones.
+
+    Few drawn labels tell the mean rate of a range of scores, and no more than that: matches come in groups,
+    and at neighbouring scores the true rate jumps up and down by more than 0.1. So in the middle a
+    probability is stated in `steps`, each the mean over the pairs of its range (histogram binning, Zadrozny
+    and Elkan 2001). `log_odds` is the curve without steps.
+    """
 
     centre: float  # z0
     height: float  # calibrated log-odds there
     above: float  # slope above the centre
     below: float  # and below it
     drawn: int  # labels drawn with known chances behind it
+    steps: tuple[float, ...] = ()  # stated in each of the `RANGES`; empty: the curve itself
 
     @property
     def calibrated(self) -> bool:
@@ -37,7 +45,14 @@ class Calibration:
         return self.height + np.where(away > 0, self.above, self.below) * away
 
     def probabilities(self, log_odds: ArrayLike) -> Floats:
-        return sigmoid(self.log_odds(log_odds))
+        """As stated."""
+        p = sigmoid(self.log_odds(log_odds))
+        if not self.steps:
+            return p
+        place = np.searchsorted(RANGES, p, side="right") - 1
+        between = (place >= 0) & (place < len(self.steps))
+        stated: Floats = np.where(between, np.asarray(self.steps)[np.where(between, place, 0)], p)
+        return stated
 
     def inverse(self, log_odds: float) -> float:
         """The scorer's log-odds at which the calibrated ones are these."""
