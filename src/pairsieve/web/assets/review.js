@@ -271,7 +271,7 @@ function outsideRow(group, name) {
     const button = make("button", { type: "button", class: `small ${label.replace(" ", "-")}`, "aria-pressed": String(outside.label === label) }, text);
     button.addEventListener("click", async () => {
       const said = label === "match" ? `Merged with ${outside.key}.` : `${outside.key} is kept apart.`;
-      if (!await send("/api/review/pairs", { pair: outside.pair, label }, said)) return;
+      if (!await send("review", { pair: outside.pair, label }, said)) return;
       for (const each of buttons) each.setAttribute("aria-pressed", String(each === button));
     });
     return button;
