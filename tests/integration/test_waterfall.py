@@ -10,10 +10,10 @@ import pytest
 
 from pairsieve.campaign import Campaign
 from pairsieve.explain import explain
-from pairsieve.explain.waterfall import START, column_owners, describe_pair, tree_gains, waterfalls
 from pairsieve.pairs import is_member
 from pairsieve.reranker.features import feature_count
 from pairsieve.reranker.trees import fit_trees
+from pairsieve.scorer.waterfall import START, column_owners, describe_pair, tree_gains, waterfalls
 from pairsieve.settings import Schedule
 from synthetic_task import begin, synthetic_task
 from web_campaign import finished_records

@@ -54,6 +54,10 @@ class Person:
         return err.removeprefix("pairsieve: ").strip()
 
 
+def what_next(folder: object) -> str:
+    return f"Next: pairsieve match {folder}, or more labels: pairsieve extend {folder} --labels 200"
+
+
 @pytest.fixture
 def person(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Person:
     return Person(monkeypatch, capsys)
@@ -114,7 +118,7 @@ def test_from_a_table_to_a_model(person: Person, tiny_encoder: Path, tmp_path: P
     ]
     assert out.split()[:6] == ["round", "labels", "positives", "AP", "P@R20", "threshold"]
     assert [line.split()[:2] for line in out.splitlines()[1:4]] == [["1", "20"], ["2", "50"], ["3", "95"]]
-    assert out.splitlines()[-1] == f"Finished: 95 labels. More: pairsieve extend {folder} --labels 200"
+    assert out.splitlines()[-1] == f"Finished: 95 labels. {what_next(folder)}"
 
     after = person.json("status", folder)
     assert (after["state"], after["budget"], after["strategy"]) == ("finished", 95, "uncertainty")
@@ -133,7 +137,7 @@ def test_from_a_table_to_a_model(person: Person, tiny_encoder: Path, tmp_path: P
         assert row["threshold"] == (0.0 if row["reranked"] else alone)
 
     code, out, _ = person.type("run", folder)
-    more = f"More: pairsieve extend {folder} --labels 200"
+    more = what_next(folder)
     assert (code, out.splitlines()[-1]) == (0, f"This campaign is finished; nothing was left to do. {more}")
     assert person.json("run", folder) == after
 

@@ -33,9 +33,14 @@ def test_a_list_is_reviewed_by_keyboard_and_on_a_phone(
         ann = Person(chromium, f"{url}review", "Ann")
         page = ann.page
         ann.sees("#list-words", "The list is being made")
-        page.wait_for_selector(".card")  # the first visit makes the list
+        page.wait_for_selector(".card", timeout=300_000)  # the first visit makes the list
         pictures_of(ann, pictures, "review-pairs-desktop")
+        page.locator(".waterfall summary").first.focus()
+        page.keyboard.press("Enter")
+        assert page.locator(".waterfall tbody tr").first.inner_text().startswith("start")
+        pictures_of(ann, pictures, "review-waterfall-desktop")
         check_accessible(page, "review of pairs")
+        page.locator(".waterfall summary").first.click()
         first = int(page.get_attribute(".card", "data-pair"))
         second = int(page.locator(".card").nth(1).get_attribute("data-pair"))
         page.keyboard.press("n")
@@ -93,7 +98,7 @@ def test_a_list_is_reviewed_by_keyboard_and_on_a_phone(
         assert labels(campaign)[changed] is True
         page.click("[data-view=pairs]")
         page.click("#make-list")
-        page.wait_for_function("() => document.getElementById('list-state').hidden", timeout=120_000)
+        page.wait_for_function("() => document.getElementById('list-state').hidden", timeout=300_000)
         ann.leave()
 
         # ── on a phone

@@ -212,7 +212,7 @@ def test_an_edit_is_refused_until_run_is_told_to_accept_it(
 ) -> None:
     shutil.copytree(done.parent, tmp_path / "copy")
     folder = tmp_path / "copy" / "mine"
-    assert runner("status", folder).out.splitlines()[-1] == "Finished."
+    assert runner("status", folder).out.splitlines()[-1].startswith("Finished. Next: pairsieve match")
     settings = folder / "campaign.toml"
     text = settings.read_text(encoding="utf-8")
     assert 'recipe = "best"' in text
@@ -231,6 +231,6 @@ def test_an_edit_is_refused_until_run_is_told_to_accept_it(
     assert taken.err.startswith(
         "campaign.toml changed since the last run, and is accepted: recipe was 'best'"
     )
-    assert runner("status", folder).out.splitlines()[-1] == "Finished."
+    assert runner("status", folder).out.splitlines()[-1].startswith("Finished. Next: pairsieve match")
     sealed = (folder / "rounds" / "settings.json").read_text(encoding="utf-8")
     assert '"recipe": "paper"' in sealed

@@ -171,7 +171,7 @@ def _run(campaign: Campaign, as_json: bool) -> None:
     else:
         last = "This campaign is finished; nothing was left to do. "
     if step.name == "finished":
-        last += f"More: pairsieve extend {campaign.folder} --labels 200"
+        last += _after(campaign.folder)
     show(now.as_json(), as_json, f"{rounds_table(now)}\n\n{_line(now.advice)}{_line(now.inferred)}{last}")
 
 
@@ -183,6 +183,8 @@ def status(folder: Path = FOLDER, as_json: bool = JSON) -> None:
 
     now = campaign_status(folder)
     last = state_sentence(now.as_json(), now.next_command)
+    if now.state == "finished":
+        last += f" {_after(folder)}"
     if now.state == "waiting":
         last = f"Answer with {now.next_command}, or by file with pairsieve ask and import.\n{last}"
     stale = "".join(f"Round {n} is trained and measured again: {why}.\n" for n, why in now.stale.items())
@@ -191,6 +193,11 @@ def status(folder: Path = FOLDER, as_json: bool = JSON) -> None:
         as_json,
         f"{rounds_table(now)}\n\n{_line(now.advice)}{_line(now.inferred)}{stale}{last}",
     )
+
+
+def _after(folder: Path) -> str:
+    """What can be done with a finished campaign."""
+    return f"Next: pairsieve match {folder}, or more labels: pairsieve extend {folder} --labels 200"
 
 
 def _line(sentence: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from pathlib import Path
 
 import typer
@@ -62,12 +63,20 @@ def import_(
 ) -> None:
     """Import answers from a file.
 
-    All rows are checked before the first is written. Importing a file twice changes nothing.
+    All rows are checked before the first is written. Importing a file twice changes nothing. Who answered
+    is in the file's column who, or is asked for in a terminal.
     """
     from pairsieve import import_answers, next_command, open_campaign
+    from pairsieve.sources.exchange import NobodyNamed
 
     campaign = open_campaign(folder)
-    found = import_answers(campaign, file, who=who, format=format_, split=split)
+    try:
+        found = import_answers(campaign, file, who=who, format=format_, split=split)
+    except NobodyNamed:
+        if not sys.stdin.isatty():
+            raise
+        who = typer.prompt(f"Who gave the answers in {file.name}?", err=True)
+        found = import_answers(campaign, file, who=who, format=format_, split=split)
     people = ", ".join(f"{name} {answers:,}" for name, answers in found.by_person.items()) or "nobody"
     words = f"{found.written:,} answers written ({people}), {found.known:,} known already, "
     words += f"{found.unanswered:,} rows without an answer. {found.waiting:,} questions wait."

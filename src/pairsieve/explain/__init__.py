@@ -9,7 +9,7 @@ collection, where a pair has no left and right, the better of both ways round.
 
 **Fields.** Of records: how alike each field is (`fields.py`).
 
-**Waterfall.** What the encoder, the texts and each field add to the log-odds (`waterfall.py`).
+**Waterfall.** What the encoder, the texts and each field add to the log-odds (`scorer/waterfall.py`).
 
 **Rank.** The pairs of the split that score higher are counted, all of them.
 """
@@ -30,12 +30,12 @@ from pairsieve.campaign import Campaign
 from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.errors import InputError, nearest
 from pairsieve.explain.fields import ComparedField, compare_fields
-from pairsieve.explain.waterfall import Step, waterfalls
 from pairsieve.explain.words import words_of
 from pairsieve.models import Matcher
 from pairsieve.pairs import is_member, pair_rows
 from pairsieve.reranker.fields import find_layout
 from pairsieve.scan import Scan
+from pairsieve.scorer.waterfall import Step, waterfalls
 from pairsieve.settings import SEALED
 from pairsieve.tasks import Collection, Split
 from pairsieve.tasks.joined import without_gaps

@@ -21,6 +21,7 @@ from pairsieve.library.campaigns import Place, open_campaign
 from pairsieve.library.records import Folder, ImportedAnswers, Question, QuestionFile
 from pairsieve.measure.agreement import OverlapAgreement, overlap_agreement
 from pairsieve.pairs import Ids
+from pairsieve.reranker.fields import columns_of
 from pairsieve.sources.endpoint import Endpoint
 from pairsieve.sources.exchange import AskedPairs, QuestionBatch, format_of, read_answers, write_batch
 from pairsieve.sources.language_model import LanguageModelSource, ModelReport
@@ -35,10 +36,33 @@ from pairsieve.sources.overlap import (
 )
 from pairsieve.sources.prompt import DEFINITIONS, Prompt
 from pairsieve.sources.spending import SpendBudget, SpendCap, Spent
+from pairsieve.tasks import Collection, Split
+from pairsieve.tasks.joined import taken_apart, without_gaps
 from pairsieve.visible import visible
 
 MOST_DEFINITION = 1 << 20  # bytes of a text on what counts as a match
 GUIDELINE = "guideline.md"  # in the campaign folder: what counts as a match, for those who label
+
+
+def prompt_texts(split: Split) -> tuple[Callable[[int], str], Callable[[int], str]]:
+    """What gives the text of a left and of a right row to a language model.
+
+    A record has a line "field: value" for each value that is there; a plain text is as it is.
+    """
+
+    def rendered(side: Collection) -> Callable[[int], str]:
+        names = [name for name, _ in columns_of(side)]
+
+        def text(row: int) -> str:
+            if not names:
+                return without_gaps(side.texts[row])
+            values = zip(names, taken_apart(side.texts[row]))
+            return "\n".join(f"{name}: {value}" for name, value in values if value)
+
+        return text
+
+    left = rendered(split.left)
+    return left, left if split.left is split.right else rendered(split.right)
 
 
 def open_questions(campaign: Place, *, count: int | None = None, split: str | None = None) -> list[Question]:
@@ -182,11 +206,11 @@ def ask_language_model(
     ledger, seed, model = campaign.ledger, campaign.settings.seed, endpoint.model
     rng = generator_for(seed, 1, "ask-model")
     guideline, from_where = _definition(campaign, None if definition is None else Path(definition))
-    left, right = campaign.split.left.texts, campaign.split.right.texts
+    left, right = prompt_texts(campaign.split)
     folder, run = campaign.folder / FOLDER, uuid.uuid4().hex
 
     def texts(pair: int) -> tuple[str, str]:
-        return left[pair >> 32], right[pair & 0xFFFF_FFFF]
+        return left(pair >> 32), right(pair & 0xFFFF_FFFF)
 
     def keep(answers: Sequence[Answer]) -> None:
         tokens = [f"{run}:{answer.id}" for answer in answers]  # handed on twice, it is written once

@@ -25,6 +25,7 @@ from pairsieve.measure.figures import BalancedFigures, Figures, balanced_figures
 from pairsieve.measure.intervals import text_interval
 from pairsieve.pairs import Ids, ScoredPairs, Scores
 from pairsieve.progress import tracked
+from pairsieve.report.listed import Listed, listed
 from pairsieve.report.origin import Origin, origin_of
 from pairsieve.report.people import People, people_of
 from pairsieve.scan import Scan
@@ -131,6 +132,7 @@ class Facts:
     people: People | None
     last_label: str
     origin: Origin
+    listed: Listed | None  # the list and the groups; None where there is no model, or too many pairs
     missing: tuple[Missing, ...]
 
     @property
@@ -166,6 +168,12 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
         except PairsieveError as error:
             how = "repair that, and report again"
             missing.append(Missing("What the model says of pairs", str(error), how))
+    list_found = None
+    if model and model == campaign.latest():
+        try:
+            list_found = listed(campaign)
+        except PairsieveError as error:
+            missing.append(Missing("The list", str(error), f"pairsieve match {campaign.folder}"))
     audits = tuple(row["audit"] for row in status["rounds"] if "audit" in row)
     if not audits and split is None and model:
         why, how = NO_AUDIT, f"pairsieve audit {campaign.folder} --budget 300"
@@ -197,6 +205,7 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
         people=people_of(campaign),
         last_label=max(campaign.ledger.answers().answered_at, default=""),
         origin=origin_of(campaign, split, model, rows.get(model, {}).get("scorer", "")),
+        listed=list_found,
         missing=tuple(missing),
     )
 

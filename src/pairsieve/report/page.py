@@ -15,6 +15,7 @@ from typing import Any
 from pairsieve.files import write_bytes, write_errors
 from pairsieve.measure.figures import digits
 from pairsieve.report.facts import Facts, Measured, Missing, ShownPair
+from pairsieve.report.listed import section
 from pairsieve.report.pictures import Picture, pictures
 from pairsieve.settings import SEALED
 from pairsieve.visible import visible
@@ -44,7 +45,8 @@ def page(facts: Facts, drawn: Sequence[Picture]) -> str:
     """The whole page."""
     style = resources.files("pairsieve.report").joinpath("style.css").read_text(encoding="utf-8")
     top = (_head(facts), _tiles(facts), _missing(facts.missing), _figures(drawn, _balanced(facts)))
-    sections = (*top, _audits(facts), _reliability(facts), _mistakes(facts), _people(facts), _origin(facts))
+    middle = (_audits(facts), _reliability(facts), section(facts.listed, facts.name))
+    sections = (*top, *middle, _mistakes(facts), _people(facts), _origin(facts))
     body = "\n".join(filter(None, sections))
     name = _text(facts.name)
     return (

@@ -21,6 +21,11 @@ from pairsieve.tables import from_spreadsheet, write_rows
 from pairsieve.tasks.archives import unpack
 from pairsieve.tasks.reading import LABEL_WORDS, Table, decode, parse_table
 
+
+class NobodyNamed(InputError):
+    """An answer in a file of which neither the file nor anybody else says who gave it."""
+
+
 COLUMNS = ("left_key", "right_key", "left_text", "right_text", "label", "who", "comment")
 FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", ".json": "label-studio"}
 _WORDS = {1: "match", 0: "no match", None: "unsure"}
@@ -186,7 +191,7 @@ def read_answers(
         name = name or who or ""
         if not name:
             remedy = "Fill in the column 'who', or pass `who`"
-            raise InputError("nobody is named for this answer", where=where, remedy=remedy)
+            raise NobodyNamed("nobody is named for this answer", where=where, remedy=remedy)
         name = person_name(name, where=where)
         new = FileAnswer(id, read_label(text, where), name, comment, where)
         before = answers.setdefault((name, id), new)

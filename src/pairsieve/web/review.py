@@ -288,8 +288,8 @@ def _states(cache: AnswerCache, pairs: Iterable[int]) -> Iterable[tuple[int, str
 def write_review(folder: Path, cache: Path | None = None) -> None:
     """Make the list of a campaign and write it for the page."""
     from pairsieve.campaign import Campaign
-    from pairsieve.explain.waterfall import waterfalls
     from pairsieve.matches.review import review_list
+    from pairsieve.scorer.waterfall import waterfalls
 
     campaign = Campaign(folder, cache)
     events = len(campaign.ledger.answers())

@@ -21,8 +21,7 @@ from pairsieve.reranker.features import KINDS, TextReader, describe, feature_cou
 from pairsieve.reranker.fields import Layout
 from pairsieve.reranker.trees import Features, Trees
 from pairsieve.scan import open_scan
-from pairsieve.scorer import ScoredSpace
-from pairsieve.scorer.scorer import below_candidates
+from pairsieve.scorer.scorer import ScoredSpace, below_candidates
 from pairsieve.tasks import Split
 
 START, ENCODER, NEIGHBOURS = "start", "encoder", "neighbours of the texts"
