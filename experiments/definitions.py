@@ -212,15 +212,15 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="manual",
         shows="the sections on manual verification",
-        question="How precise is the model when a person checks its putative false positives?",
+        question="How precise is the model when a reader checks its putative false positives?",
         layout="manual",
         strategies=("uncertainty",),
         models=("manual",),
         untrained=False,
         split="dev",
         seeds=1,
-        differs="Labels come from a file that a person filled in (--labels); without it the pairs are drawn "
-        "and written for that person.",
+        differs="Labels come from a file that a reader filled in (--labels); without it the pairs are drawn "
+        "and written for that reader.",
     ),
 )
 

@@ -1,9 +1,10 @@
-"""Manual verification of putative false positives: pairs drawn for a person, labels read from a file.
+"""Manual verification of putative false positives: pairs drawn for a reader, labels read from a file.
 
 As in the paper: at the threshold where recall is 0.2 on the dev split, 50 putative false positives among
 the near negatives and 50 among the random ones. The file shows neither score nor stratum.
 
     python -m experiments.manual_verification --task TASK --drawn to-verify.json --labels FILE.csv --rows FILE
+        --reader "who read the pairs"
 
 corrects the precision of a run from what was drawn then, without its model, and adds it to the run's rows.
 """
@@ -40,6 +41,7 @@ DRAWN = "to-verify.json"
 EACH = 50  # pairs shown of each stratum
 RECALL = 0.2
 MEASURE = f"precision_at_recall_{RECALL:g}"
+READ_BY = "; read by "  # before the reader's name, at the end of a method
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,7 @@ def main() -> None:
     parser.add_argument("--drawn", type=Path, required=True, help=f"{DRAWN} of the run's folder")
     parser.add_argument("--labels", type=Path, required=True)
     parser.add_argument("--rows", type=Path, required=True, help="the run's rows, with the imputed precision")
+    parser.add_argument("--reader", required=True, help="who read the pairs; the page names them")
     args = parser.parse_args()
     split = load_task(args.task).splits["dev"]
     drawn = Drawn(**json.loads(args.drawn.read_text()))
@@ -168,10 +171,10 @@ def main() -> None:
     found = drawn.corrected(given, imputed.seed)
     corrected = replace(
         imputed,
-        **found.as_json(),
+        **(found.as_json() | {"method": f"{found.method}{READ_BY}{args.reader}"}),
         measure=f"{MEASURE}_corrected",
         source=f"{imputed.source}; python -m experiments.manual_verification --drawn {args.drawn.name} "
-        f"--labels {args.labels.name}",
+        f'--labels {args.labels.name} --reader "{args.reader}"',
     )
     write_rows(args.rows, [*rows, corrected])
     right = {
@@ -179,6 +182,8 @@ def main() -> None:
     }
     for name, answers in right.items():
         print(f"{name}: {len(answers)} shown, {answers.count(1)} match, {answers.count(0)} do not")
+    stated = [given[i] for i in set(given) & set(split.stated_negatives.tolist())]
+    print(f"stated non-matches among them: {len(stated)}, of which {sum(stated)} read as matches")
     print(f"precision at recall {RECALL:g}: {imputed.value:.4f} imputed, {found.value:.4f} corrected")
 
 

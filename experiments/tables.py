@@ -13,6 +13,7 @@ from itertools import product
 from experiments import paper
 from experiments.aggregate import Mean, Rows, grouped, mean_of, variant_name
 from experiments.definitions import Experiment
+from experiments.manual_verification import READ_BY
 from experiments.results import Row
 
 SHORT = {
@@ -261,7 +262,7 @@ def efficiency_table(rows: Rows) -> Table | None:
 
 
 def manual_table(rows: Rows) -> Table | None:
-    head = ["strategy", "labels", "P@R20, imputed labels", "P@R20, corrected by a person"]
+    head = ["strategy", "labels", "P@R20, imputed labels", "P@R20, corrected by a reader", "read by"]
     head += ["paper: imputed", "paper: corrected"] if rows.paper_task else []
     lines = []
     for variant in rows.variants("manual"):
@@ -271,6 +272,8 @@ def manual_table(rows: Rows) -> Table | None:
         labels = max(row.labels for row in rows.where(model="manual", strategy=variant[0]))
         line = [variant_name(rows, variant), f"{labels:,}", _text(imputed)]
         line.append(_text(corrected) if corrected else "nobody has labelled yet")
+        read = rows.where(model="manual", strategy=variant[0], measure=f"{name}_corrected")
+        line.append(next((row.method.partition(READ_BY)[2] for row in read), "") or "-")
         reported = paper.MANUAL.get((rows.paper_task, variant[0]))
         blank = ["-", "-"] if rows.paper_task else []
         line += [f"{reported[0]:.3f}", f"{reported[1]:.3f}"] if reported else blank
