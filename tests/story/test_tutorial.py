@@ -13,6 +13,7 @@ pytest.importorskip("pandas", reason="pandas is not installed")
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # as a reader runs it
 def test_the_cells_of_the_tutorial_run_in_order(tmp_path: Path) -> None:
     cells = json.loads((ROOT / "docs" / "tutorial.ipynb").read_text(encoding="utf-8"))["cells"]
     outputs = runpy.run_path(str(ROOT / "docs" / "run_notebook.py"))["run_cells"](cells, tmp_path)
