@@ -54,7 +54,7 @@ class Review:
         self._row: dict[str, Any] = {}
         self._process: subprocess.Popen[str] | None = None
         self._error = ""
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()  # several requests at once ask how far it is
 
     # ── the list ────────────────────────────────────────────────────────────────────────────────
 
@@ -88,15 +88,16 @@ class Review:
         }
 
     def _busy(self) -> bool:
-        process = self._process
-        if process is None:
-            return False
-        if process.poll() is None:
-            return True
-        assert process.stdout is not None
-        last = process.stdout.read().strip().rpartition("\n")[2]
-        process.stdout.close()
-        self._process = None
+        with self._starting:
+            process = self._process
+            if process is None:
+                return False
+            if process.poll() is None:
+                return True
+            assert process.stdout is not None
+            last = process.stdout.read().strip().rpartition("\n")[2]
+            process.stdout.close()
+            self._process = None
         try:
             self._error = json.loads(last).get("error", "")
         except ValueError:
@@ -119,7 +120,11 @@ class Review:
         process = self._process
         if process is not None and process.poll() is None:
             process.terminate()
-            process.wait(timeout=10)
+            try:
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
         if process is not None and process.stdout is not None:
             process.stdout.close()
 

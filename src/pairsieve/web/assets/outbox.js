@@ -3,13 +3,15 @@
 
 import { api, later } from "/static/common.js";
 
-const PATHS = { answer: "/api/answers", undo: "/api/undo", skip: "/api/skip", decide: "/api/disputes", undecide: "/api/disputes/undo" };
+const PATHS = { answer: "/api/answers", undo: "/api/undo", skip: "/api/skip", decide: "/api/disputes", undecide: "/api/disputes/undo", review: "/api/review/pairs", group: "/api/review/groups" };
 const HOPELESS = [400, 409, 413, 422]; // the server understood, and will say the same again
 const SHORTEST = 500; // milliseconds between tries
 const LONGEST = 8000;
 
-const bodyOf = ({ kind, pair, label, token, who, ledger }) => {
+const bodyOf = ({ kind, pair, label, token, who, ledger, rows, apart }) => {
   const sent = { who, ledger };
+  if (kind === "review") return { ...sent, pair, label, token };
+  if (kind === "group") return { ...sent, rows, apart, token };
   if (kind === "answer") return { ...sent, answers: [{ pair, label, token }] };
   if (kind === "decide") return { ...sent, answer: { pair, label, token } };
   return kind === "skip" ? { ...sent, pair } : { ...sent, pair, token };

@@ -1,6 +1,7 @@
 // The review page: pairs and groups of the list by doubt, and earlier answers, to confirm, split, merge or change.
 
 import { api, byId, later, make, newToken, recall, remember } from "/static/common.js";
+import { Outbox } from "/static/outbox.js";
 import { drawPair } from "/static/pairs.js";
 
 const USUAL_KEYS = { match: "y", "no match": "n", unsure: "u" };
@@ -23,7 +24,6 @@ const VIEWS = {
 
 let who = recall("name", "");
 const keys = { ...USUAL_KEYS, ...recall("keys", {}) };
-let ledger = null;
 let view = "pairs";
 let state = null; // what the server said of the list
 let drawn = ""; // which list the cards are from
@@ -157,7 +157,7 @@ function waterfall({ waterfall: steps }) {
 }
 
 async function answer(pair, label, card, hint) {
-  const made = await send("/api/review/pairs", { pair: pair.pair, label }, `${pair.left.key} and ${pair.right.key}: ${label}.`);
+  const made = await send("review", { pair: pair.pair, label }, `${pair.left.key} and ${pair.right.key}: ${label}.`);
   if (!made) return;
   pair.label = label;
   pair.votes = [...pair.votes.filter((vote) => vote.who !== who), { who, label }];
@@ -165,17 +165,37 @@ async function answer(pair, label, card, hint) {
   for (const button of card.querySelectorAll("[data-label]")) button.setAttribute("aria-pressed", String(button.dataset.label === label));
 }
 
-/** A write; says what was done, or why not. */
-async function send(path, body, words) {
-  try {
-    const made = await api(path, { who, ledger, token: newToken(), ...body });
-    say(words);
-    look().catch(() => {});
-    return made;
-  } catch (error) {
-    say(`Not saved. ${error.message}`);
-    return null;
+const waits = new Map(); // token of a click -> what goes on once the server has it, or has refused it
+const outbox = new Outbox({ done: arrived, changed: drawOutbox });
+
+/** A write, kept in this browser until the server has it; says what was done, or why not. */
+async function send(kind, body, words) {
+  const token = newToken();
+  const made = await new Promise((goOn) => {
+    waits.set(token, goOn);
+    outbox.add({ kind, who, token, ...body });
+  });
+  if (!made) return null;
+  say(words);
+  look().catch(() => {});
+  return made;
+}
+
+function arrived(work, made) {
+  const refused = outbox.refused.find((each) => each.id === work.id);
+  if (refused && ["review", "group"].includes(work.kind)) { // said here at once; the label page shows its own
+    outbox.refused.splice(outbox.refused.indexOf(refused), 1);
+    outbox.forget("refused", work);
+    say(`Not saved. ${refused.words}`);
   }
+  waits.get(work.token)?.(refused ? null : made);
+  waits.delete(work.token);
+}
+
+function drawOutbox() {
+  const { waiting, trouble, kept } = outbox;
+  const where = kept ? "kept in this browser and sent again" : "sent again; keep this page open";
+  if (trouble && waiting.length) say(`${waiting.length} not saved yet: ${where}. ${trouble}`);
 }
 
 // ── groups ───────────────────────────────────────────────────────────────────────────────────────
@@ -208,7 +228,7 @@ function groupCard(group, at) {
     confirm.disabled = ticked().length > 0;
   }
   async function say_of(apart, words) {
-    const made = await send("/api/review/groups", { rows: ticks.map(([, row]) => row), apart }, words);
+    const made = await send("group", { rows: ticks.map(([, row]) => row), apart }, words);
     if (made) done.textContent = `${words} ${number(made.pairs_answered)} ${made.pairs_answered === 1 ? "answer" : "answers"} saved.`;
     if (made) for (const [tick, row] of ticks) tick.closest("tr").classList.toggle("off", apart.includes(row));
   }
@@ -251,7 +271,7 @@ function outsideRow(group, name) {
     const button = make("button", { type: "button", class: `small ${label.replace(" ", "-")}`, "aria-pressed": String(outside.label === label) }, text);
     button.addEventListener("click", async () => {
       const said = label === "match" ? `Merged with ${outside.key}.` : `${outside.key} is kept apart.`;
-      if (!await send("/api/review/pairs", { pair: outside.pair, label }, said)) return;
+      if (!await send("review", { pair: outside.pair, label }, said)) return;
       for (const each of buttons) each.setAttribute("aria-pressed", String(each === button));
     });
     return button;
@@ -334,7 +354,8 @@ byId("name-form").addEventListener("submit", async (event) => {
 async function begin() {
   try {
     const campaign = await api("/api/campaign");
-    ledger = campaign.ledger;
+    outbox.open(campaign.ledger);
+    outbox.send(); // what waits from an earlier visit
     byId("campaign").textContent = campaign.campaign;
     document.title = `Review: ${campaign.campaign}`;
     byId("names").replaceChildren(...campaign.people.map((name) => make("option", { value: name })));
