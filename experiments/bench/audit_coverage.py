@@ -267,10 +267,10 @@ def main() -> None:
         for labels in tracked(asked.labels, name):
             results.append(study(case, labels, asked.repeats, asked.seed))
             print(table(results[-1]), flush=True)
+            if asked.out:
+                asked.out.write_text(json.dumps(results, indent=1) + "\n")
             if case.name == "all labelled":
                 break
-    if asked.out:
-        asked.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.bench.reliability import FEWEST_PAIRS
+import numpy as np
+
+from experiments.bench.reliability import FEWEST_PAIRS, MOST_OFF
 from pairsieve.files import write_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +32,9 @@ COVERAGE = """## Intervals from drawn labels
 A ranking of 200,000 pairs with known truth; labels are drawn, answered and estimated as an audit does.
 Coverage: the share of repeats in which the 95 % limits hold the truth; the lowest of nine figures is given
 (precision; matches, matches left, recall and AP, over all pairs and within reach). The last three columns:
-truth, mean value, mean width of the interval. Made by `python -m experiments.bench.audit_coverage`."""
+truth, mean value and in brackets by how many standard errors that is off, mean width of the interval. No
+value is given with fewer than 60 labels or 5 matches within reach. Made by
+`python -m experiments.bench.audit_coverage`."""
 
 LISTS = """## Lists with a precision or recall
 
@@ -38,7 +42,9 @@ Checks of finished campaigns with at most 100 labels at 95 % confidence, 20 with
 Shown: the share of checks in which a list was shown to be good enough. Kept: of these, the share that is, on
 the pairs nobody labelled (a recall: of all matches, and of those within reach, which is what is promised).
 Found: median recall (of a recall asked: precision) over that of the best threshold, which knows the truth; 0
-where nothing was shown. Made by `python -m experiments.bench.promises --task TASK …`."""
+where nothing was shown. Campaigns are named by table, labels and seed. Made by
+`python -m experiments.bench.promises --campaign DIR …` from those of
+`python -m experiments.bench.strangers --labels 400 --keep`."""
 
 PROBABILITIES = """## Probabilities
 
@@ -73,10 +79,20 @@ def coverage(rows: list[dict[str, Any]]) -> str:
         cells += [_number(covered[least]) if least else "-", least or "-"]
         for name in ("precision", "recall in reach", "AP in reach"):
             each = figures[name]
-            cells.append(f"{_number(each['truth'])}, {_number(each['mean'])}, {_number(each['width'])}")
+            mean = "-" if each["mean"] is None else f"{each['mean']:.3f} ({each['z']:+.1f})"
+            cells.append(f"{_number(each['truth'])}, {mean}, {_number(each['width'])}")
         shown.append(cells)
     head = ["regime", "labels", "repeats", "lowest coverage", "of"]
-    return markdown(COVERAGE, [*head, "precision", "recall in reach", "AP in reach"], shown)
+    values = [
+        each["z"]
+        for row in rows
+        for each in row["figures"].values()
+        if each["mean"] is not None and each["z"]
+    ]
+    off = sum(abs(z) > 2 for z in values)
+    end = f"Of {len(values)} mean values {off} are more than two standard errors off; 1 in 22 is by chance."
+    table = markdown(COVERAGE, [*head, "precision", "recall in reach", "AP in reach"], shown)
+    return f"{table}\n\n{end}"
 
 
 def promises(rows: list[dict[str, Any]]) -> str:
@@ -91,12 +107,22 @@ def promises(rows: list[dict[str, Any]]) -> str:
         ]
         for row in rows
     ]
-    head = ["campaign, labels", "asked", "shown", "kept", "kept within reach", "found", "check labels"]
-    precise = [row for row in rows if row["asked"].startswith("precision") and row["kept"] is not None]
-    lists = sum(row["shown"] for row in precise)
-    kept = sum(row["kept"] * row["shown"] for row in precise) / max(lists, 1e-9)
-    end = f"Of all lists shown to have a precision {kept:.1%} have it."
-    return f"{markdown(LISTS, head, shown)}\n\n{end}"
+    head = ["campaign", "asked", "shown", "kept", "kept within reach", "found", "check labels"]
+    ends = []
+    for kind, figure in (("precision", "kept"), ("recall", "within")):
+        mine = [row for row in rows if row["asked"].startswith(kind)]
+        lists = [row for row in mine if row[figure] is not None]
+        weight = max(sum(row["shown"] for row in lists), 1e-9)
+        kept = sum(row[figure] * row["shown"] for row in lists) / weight
+        median = float(np.median([row["found"] for row in mine])) if mine else 0.0
+        within = " within reach" if kind == "recall" else ""
+        ends.append(
+            f"Of the lists shown to have a {kind}, {kept:.1%} have it{within}; median found {median:.2f}."
+        )
+        if kind == "recall":
+            of_all = sum(row["kept"] * row["shown"] for row in lists) / weight
+            ends.append(f"Of all matches, wherever they score, {of_all:.1%} of these lists have the recall.")
+    return f"{markdown(LISTS, head, shown)}\n\n" + "\n".join(ends)
 
 
 def reliable(rows: list[dict[str, Any]]) -> str:
@@ -109,7 +135,11 @@ def reliable(rows: list[dict[str, Any]]) -> str:
                 cells += [f"{each['from']:.1f} to {each['to']:.1f}", f"{each['pairs']:,.0f}"]
                 shown.append([*cells, _number(each["stated"]), _number(each["true"])])
     head = ["campaign", "where", "labels drawn", "probability", "pairs", "stated", "true"]
-    return markdown(PROBABILITIES, head, shown)
+    worst = [row["worst"] for row in rows if row["worst"] is not None]
+    good = sum(each <= MOST_OFF for each in worst)
+    tables = f"In {good} of {len(worst)} tables no bin is off by more than {MOST_OFF:g}"
+    end = f"{tables}; the worst is off by {max(worst):.3f}."
+    return f"{markdown(PROBABILITIES, head, shown)}\n\n{end}"
 
 
 def inferred(rows: list[dict[str, Any]]) -> str:

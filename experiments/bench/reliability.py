@@ -75,11 +75,12 @@ def main() -> None:
     found: list[dict[str, Any]] = []
     for folder in tracked(asked.campaign, "campaigns"):
         campaign = Campaign(folder, asked.cache)
+        called = folder.resolve().parent.name if folder.name == "campaign" else folder.name
         for name, curve in calibrations(campaign, asked.split).items():
             made = curve()
             rows = table_of(campaign, asked.split, made)
             row = {
-                "campaign": folder.name,
+                "campaign": called,
                 "split": split_named(campaign, asked.split).name,
                 "probability": name,
                 "drawn": 0 if made is None else made.drawn,
@@ -88,11 +89,9 @@ def main() -> None:
             }
             found.append(row)
             if not rows:
-                print(f"{folder.name} {row['split']} {name}: no probability ({row['drawn']} labels drawn)")
+                print(f"{called} {row['split']} {name}: no probability ({row['drawn']} labels drawn)")
                 continue
-            print(
-                f"{folder.name} {row['split']} {name}, {row['drawn']} labels drawn, worst {row['worst']:.3f}"
-            )
+            print(f"{called} {row['split']} {name}, {row['drawn']} labels drawn, worst {row['worst']:.3f}")
             for bin in rows:
                 ends = f"{bin['from']:.1f}-{bin['to']:.1f}"
                 print(f"  {ends:8}{bin['pairs']:14,.0f}{bin['stated']:9.3f}{bin['true']:9.3f}", flush=True)

@@ -50,7 +50,6 @@ STEEPER = 2.0  # how much faster the rate may fall inside a stratum than around 
 TRIMMED = 8.0  # a label counts at most so many times the median weight of its stratum (Potter 1990)
 PARTS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the room for matches far down: AP's lower limit
 DRAWS = 2000
-LAYOUTS = (Layout.of, Layout.as_drawn)
 FEWEST_LABELS, FEWEST_MATCHES = 60, 5  # labels and matches within reach from which recall and AP have a value
 
 
@@ -77,7 +76,8 @@ class AuditResult:
     """Figures without the truth: precision at a threshold; recall, AP and matches within reach; and over all.
 
     Recall and AP are None where no match within reach was seen: they are undefined, or not known. They are
-    limits without a value where few labels lie within reach: no estimate of a ratio is unbiased then.
+    limits without a value where few labels lie within reach: no estimate of a ratio is unbiased then. So is
+    AP where answers may be wrong.
     """
 
     pairs: int
@@ -267,7 +267,8 @@ def _corrected_matches(
         upper = np.maximum(*(known * of_known(e, away) + pairs * true_share(ends[1], e) for e in rates))
         e = errors.rate
         value = (known * (held.known_matches - held.known * e) + pairs * (held.rate - e)) / (1.0 - 2.0 * e)
-        found.append(_Matches(cut_off(value[None])[0], cut_off(lower), cut_off(upper)))
+        # Of the pairs nobody labelled sums alone are looked at, which are unbiased as they are.
+        found.append(_Matches(cut_off(value[None])[0] if known else value, cut_off(lower), cut_off(upper)))
     return found[0], found[1]
 
 
@@ -330,7 +331,8 @@ def estimate(
         return number(value, (float(np.floor(low + 1e-9)), float(np.ceil(high - 1e-9))))
 
     new = float((held.rest - held.seen)[above].sum())
-    layout, drawn = (make(strata, held.totals, asked, ranks, errors is None) for make in LAYOUTS)
+    layout = Layout.of(strata, held.totals, asked, ranks, errors is None)
+    drawn = Layout.as_drawn(strata, held.totals, asked, ranks, errors is None)
     spread = held.spread / (1.0 if errors is None else 1.0 - 2.0 * errors.rate)
     seen = bool(labelled[inside].sum() > 0)
     complete = not (held.rest - held.seen)[inside].sum() > 0
@@ -370,7 +372,9 @@ def estimate(
     def limits_of(found: tuple[float, tuple[float, float]] | None) -> Limits | None:
         return None if found is None else Limits(*found[1])
 
-    def estimate_of(found: tuple[float, tuple[float, float]] | None) -> Estimate | Limits | None:
+    def estimate_of(
+        found: tuple[float, tuple[float, float]] | None, valued: bool
+    ) -> Estimate | Limits | None:
         if found is None:
             return None
         low, high = found[1]
@@ -392,8 +396,9 @@ def estimate(
         precision_of_new=counted(left, above, new) if new > 0 else None,
         positives=counted(matches, inside),
         left=counted(left, inside),
-        recall=estimate_of(recall(inside)),
-        average_precision=estimate_of(average_precision(inside)),
+        recall=estimate_of(recall(inside), valued),
+        # Where answers may be wrong, those that say "match" do not show where matches lie.
+        average_precision=estimate_of(average_precision(inside), valued and errors is None),
         over_all=OverAll(
             bare(counted(matches, everywhere)),
             bare(counted(left, everywhere)),

@@ -51,6 +51,7 @@ FLAWS = (0.0, 0.0, 0.01, 0.03)  # share of pairs that do not match however high 
 FAILURES = (0, 1, 2, 4, 7, 11, 16)  # non-matches allowed among the labels of a list: plans that are tried
 ASKED_AT_ONCE = 10
 TOP_SHARE = 4  # one label in four of a recall's check goes to the pairs that will be listed
+LONGEST_TOP = 0.7  # of the pairs within reach, where no recall is likely to be shown
 LABELS_PER_MISSED, NEAREST = 6.0, 1.5  # how far a recall's check reaches: see `recall_reach`
 SURE = 0.9  # of the matches expected in a list: what its labels will show
 CANDIDATES = 60  # lists that a recall's check tries
@@ -278,7 +279,10 @@ def plan_top(
     likely = np.ceil(hits + np.sqrt(hits) - 0.3)
     missed = gamma.ppf(confidence, likely + 1.0) / chance * (1.0 - chance)
     good = np.flatnonzero(missed <= (1.0 - recall) / recall * (known + SURE * right))
-    return int(good[0]) if len(good) else len(size) - 1
+    if len(good) and good[0] < len(size) - 1:
+        return int(good[0])
+    # Nothing shorter is likely to be shown; some pairs are in question all the same.
+    return max(int(np.searchsorted(size, LONGEST_TOP * size[-1], side="right")) - 1, 0)
 
 
 def recall_reach(every: Curve, free: Curve, recall: float, labels: int, drawn: int) -> float:
