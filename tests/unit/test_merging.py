@@ -52,6 +52,16 @@ def test_a_merged_record_takes_each_field_by_its_rule() -> None:
     assert merged("source-order:shop")["price"] == [5, 7], "sources as they first appear"
 
 
+def test_groups_have_one_number_in_every_table() -> None:
+    """The lone first text is group 1, behind the group of three: as rows, as a table and merged."""
+    group, chosen, texts = np.array([0, 1, 1, 1]), np.array([0, 2]), shops().left
+    found = merge_records(texts, group, chosen, read_rules(("longest",), ()))[1]
+    assert [json.loads(str(keys)) for keys in found["members"]] == [["b", "c", "d"], ["a"]]
+    assert (found["cluster"], found["id"]) == ([0, 1], ["c", "a"])
+    rows = group_columns(texts, group, chosen, ListOptions())[1]
+    assert dict(zip(rows["key"], rows["cluster"])) == {"b": 0, "c": 0, "d": 0, "a": 1}
+
+
 def test_a_place_is_taken_from_one_record() -> None:
     for rule in ("longest", "most-recent", "most-frequent"):
         found = merged(rule)

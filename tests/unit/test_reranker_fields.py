@@ -57,12 +57,31 @@ def test_texts_without_common_places_have_no_fields(texts):
     assert find_layout(side, side) == NO_FIELDS
 
 
+def test_columns_of_two_tables_under_different_names_are_found_by_kind_and_by_words():
+    """The only date and the only number of either side; names share their words, notes share none."""
+    left = {"who": TABLE["name"], "since": TABLE["born"], "fee": TABLE["price"], "hint": ["x y z"] * 8}
+    right = {
+        "entry": ["1 Jan 1970", "11 Jan 1970", "2 Feb 1980", "5 May 1999"] * 2,
+        "person": [f"{name} of Graz" for name in TABLE["name"]],
+        "amount": TABLE["price"],
+        "remark": ["something else entirely"] * 8,
+    }
+    layout = find_layout(collection(left), collection(right))
+    found = {field.name: (field.left, field.right) for field in layout.fields}
+    assert found == {
+        "since / entry": ((1,), (0,)),
+        "fee / amount": ((2,), (2,)),
+        "who / person": ((0,), (1,)),
+    }
+
+
 def test_two_tables_are_compared_in_the_columns_both_have():
     other = {"cost": TABLE["price"], "name": TABLE["name"], "born": TABLE["born"]}
     layout = find_layout(collection(), collection(other))
     assert {field.name: (field.left, field.right) for field in layout.fields} == {
         "name": ((0,), (1,)),
         "born": ((1,), (2,)),
+        "price / cost": ((4,), (0,)),
     }
 
 

@@ -317,6 +317,8 @@ BAD: dict[str, tuple[Made, str]] = {
     ),
     "a folder": (lambda root: {"left": root}, r"this is a folder, not a file"),
     "unknown suffix": (table_of(b"PK\x03\x04", "t.docx"), r"kind of table a \.docx file is.*known suffixes"),
+    "date for a header": (table_of("id,2010-12-01\na,2\n"), r"it holds '2010-12-01'"),
+    "amount for a header": (table_of("id,48.0 kg\na,2\n"), r"it holds '48.0 kg'"),
     "record for a header": (table_of("1,Ann\n2,Bo\n"), r"row 1: the first row looks like.*`header=False`"),
     "ragged row": (table_of("id,text\n1,a\n2,b,c\n"), r"row 3: the row has 3 fields, the header has 2"),
     "unclosed quote": (table_of('id,text\n1,a\n2,"b\n3,c\n'), r"row 3: a quoted text is never closed"),

@@ -103,6 +103,14 @@ def guarded_clusters(
     return _numbered(label)
 
 
+def largest_first(group: Rows) -> Rows:
+    """(groups,) the number of each group in a table: the largest is 0, equal ones by their first text."""
+    size = np.bincount(group)
+    number: Rows = np.empty(len(size), np.int64)
+    number[np.lexsort((np.arange(len(size)), -size))] = np.arange(len(size))
+    return number
+
+
 def representatives(rows: Embeddings, group: Rows) -> Rows:
     """(groups,) the medoid of each: the text with the highest average cosine to its group; ties by row."""
     count = int(group.max(initial=-1)) + 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pairsieve.matches.clusters import guarded_clusters
+from pairsieve.matches.clusters import guarded_clusters, largest_first
 from pairsieve.matches.merging import free_name, record_fields
 from pairsieve.pairs import Ids, Rows, ScoredPairs, is_member, same_cluster
 from pairsieve.tasks import Collection
@@ -29,8 +29,7 @@ def group_columns(
     columns first. group: (n,) of each text; chosen: (groups,) the representative of each.
     """
     size = np.bincount(group)
-    number = np.empty(len(size), np.int64)
-    number[np.lexsort((np.arange(len(size)), -size))] = np.arange(len(size))
+    number = largest_first(group)
     order = np.arange(len(group)) if options.as_table else np.lexsort((np.arange(len(group)), number[group]))
     rows = order.tolist()
     own: dict[str, Sequence[Any]] = {"key": [texts.keys[row] for row in rows]}

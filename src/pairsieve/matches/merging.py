@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pairsieve.errors import InputError, nearest
+from pairsieve.matches.clusters import largest_first
 from pairsieve.pairs import Rows
 from pairsieve.tasks import Collection
 from pairsieve.tasks.fields import Fields, make_fields, place_columns
@@ -71,7 +72,7 @@ def record_fields(texts: Collection) -> Fields:
 def merge_records(
     texts: Collection, group: Rows, chosen: Rows, rules: MergeRules
 ) -> tuple[dict[str, str], dict[str, Sequence[Any]]]:
-    """(types, columns) of one record a group, groups in the order of their first text.
+    """(types, columns) of one record a group, groups as `group_columns` numbers them, the largest first.
 
     group: (n,) group of each text; chosen: (groups,) the representative of each, whose key it takes. The two
     columns of a place are taken from one record. members: the keys of the group, as a JSON list.
@@ -81,6 +82,8 @@ def merge_records(
     if unknown is not None:
         remedy = nearest(unknown, fields.names)
         raise InputError(f"there is no column {unknown!r}", where="`merge`", remedy=remedy)
+    number = largest_first(group)
+    group, chosen = number[group], chosen[np.argsort(number)]
     order = np.argsort(group, kind="stable")
     starts = np.flatnonzero(np.diff(group[order], prepend=-1))[1:]
     members = [rows.tolist() for rows in np.split(order, starts)] if len(group) else []

@@ -29,6 +29,8 @@ SPARSE = {  # how values are compared piece by piece, by kind
     "date": ("glued_letters",),
     "day-first date": ("glued_letters",),
 }
+_WORDED = ("text", "name", "category")
+WORDS_SHARED = 0.3  # of the column with fewer words, for two columns to be the same under different names
 DENSE = ("number", "date", "day-first date", "place")
 _EARTH = 6371.0  # km
 _WORD = re.compile(r"[^\W_]+")
@@ -115,7 +117,43 @@ def find_layout(left: Collection, right: Collection) -> Layout:
         if kind in SPARSE or kind in DENSE:
             at = [tuple(side.index(column) for column in columns) for side in (names[0], names[-1])]
             fields.append(Field(", ".join(columns), kind, *at))
+    if len(sides) == 2:
+        fields += _other_names(sides, found, {*kinds})
     return Layout(tuple(fields[:MOST_FIELDS]), values)
+
+
+def _other_names(
+    sides: Sequence[Collection], found: Sequence[list[tuple[str, str]]], same: set[str]
+) -> list[Field]:
+    """Fields of two tables under different names: the only column of a kind on either side, or those of which
+    each shares most words with the other.
+    """
+    rest = [
+        [(at, name, kind) for at, (name, kind) in enumerate(columns) if name not in same] for columns in found
+    ]
+    pairs: list[tuple[int, int]] = []
+    for kind in ("date", "number", "code"):
+        alone = [[at for at, _, own in columns if own.endswith(kind)] for columns in rest]
+        if len(alone[0]) == len(alone[1]) == 1:
+            pairs.append((alone[0][0], alone[1][0]))
+    texts = [{at for at, _, kind in columns if kind in _WORDED} for columns in rest]
+    rows = [[taken_apart(text) for text in side.texts] for side in sides]
+    held = [{at: {w for row in rows[side] for w in words(row[at])} for at in texts[side]} for side in (0, 1)]
+
+    def alike(one: int, other: int) -> float:
+        a, b = held[0][one], held[1][other]
+        return len(a & b) / max(min(len(a), len(b)), 1)
+
+    for one in sorted(texts[0]):
+        best = max(sorted(texts[1]), key=lambda other: alike(one, other), default=None)
+        if best is None or alike(one, best) < WORDS_SHARED:
+            continue
+        if max(sorted(texts[0]), key=lambda each: alike(each, best)) == one:
+            pairs.append((one, best))
+    return [
+        Field(f"{found[0][one][0]} / {found[1][other][0]}", found[0][one][1], (one,), (other,))
+        for one, other in pairs
+    ]
 
 
 def columns_of(side: Collection) -> list[tuple[str, str]]:

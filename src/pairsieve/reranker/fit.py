@@ -20,7 +20,7 @@ from pairsieve.reranker.trees import COUNT, Features, Logits, Trees, fit_trees
 
 FOLDS = 5
 CROSS_FOLDS = 3  # cross-encoders trained, each without a third of the left texts
-FEWEST = 20  # labels of either class below which models with many columns rank worse than the encoder
+FEWEST = 6  # labels of either class below which a re-ranker has nothing to learn from
 STACK_SPREAD = 0.25  # prior standard deviation of the weights of a stack, around those of `Stack`
 CANDIDATES_A_TEXT = 20  # by either cut
 FEWEST_CANDIDATES = 150_000

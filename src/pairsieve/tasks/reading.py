@@ -343,11 +343,16 @@ def _numbered_names(count: int) -> list[str]:
     return [f"column {place + 1}" for place in range(count)]
 
 
+_VALUE = re.compile(  # a number, one with a point and a unit, a date: no name of a column
+    r"[-+]?\d*\.?\d+|\d+\.\d+ ?\w{1,4}|\d{4}([-/.])\d{1,2}\1\d{1,2}|\d{1,2}([-/.])\d{1,2}\2(\d{4}|\d{2})"
+)
+
+
 def _check_header(table: Table) -> None:
-    """Refuse a first row that looks like a record: one of its cells is a number."""
+    """Refuse a first row that looks like a record: one of its cells is a number, an amount or a date."""
     if not table.delimiter:
         return
-    numbers = [name for name in table.names if re.fullmatch(r"[-+]?\d*\.?\d+", name)]
+    numbers = [name for name in table.names if _VALUE.fullmatch(name)]
     if numbers:
         raise InputError(
             "the first row looks like a record, not like column names",
