@@ -251,9 +251,9 @@ def test_people_without_truth(tmp_path: Path, tiny_encoder: Path, pairsieve: Pai
     assert "The model learned from these labels and still disagrees" in read.text
     assert "435 pairs" in read.text  # 30 · 29 / 2
 
-    waiting = pairsieve("audit", campaign.folder, "--budget", 20, "--json").json["waiting"]
+    waiting = pairsieve("audit", campaign.folder, "--budget", 80, "--json").json["waiting"]
     audit = campaign.ledger.open_questions(purpose="audit")
-    assert len(audit) == waiting == 20
+    assert len(audit) == waiting == 80
     answers = [Answer(int(pair), int(at % 5 == 0)) for at, pair in enumerate(audit)]
     campaign.ledger.answer(answers, who="ann <b>", source="page")
     measured = pairsieve("audit", campaign.folder, "--budget", 0, "--json").json
@@ -261,7 +261,7 @@ def test_people_without_truth(tmp_path: Path, tiny_encoder: Path, pairsieve: Pai
     read = Reader((campaign.folder / "report" / "index.html").read_text(encoding="utf-8"))
     assert "learning-curve" in {Path(path).stem for path in said["pictures"]}
     assert f"{measured['average_precision']['value']:.4f}" in read.text
-    assert "by 20 audit labels" in read.text
+    assert "by 80 audit labels" in read.text
     assert not any("Precision, recall" in each["what"] for each in said["missing"])
 
 
