@@ -67,9 +67,7 @@ def uncertainty(view: RoundView, budget: int, rng: np.random.Generator) -> Selec
     groups = _Alike(view.sure_matches(), view.asked)
     for pool in (POOL, POOL**2, POOL**3):
         near = groups.in_turn(_near_boundary(view, budget, pool * budget))
-        if not groups or len(near) < pool * budget:
-            break
-        if len(_apart(view, near, budget, groups=groups)) == budget:
+        if not groups or len(_apart(view, near, budget, groups=groups)) == budget:
             break  # else a few large groups fill the pool
     return Selection(_varied(view, near, budget, groups=groups), "uncertain")
 
@@ -105,7 +103,7 @@ class _Alike:
         """`ids` in their order, and by how many pairs an answer speaks of (both texts' groups), in turn."""
         if not self._near:
             return ids
-        sizes = [[len(self._near.get(text, "1")) for text in side.tolist()] for side in pair_rows(ids)]
+        sizes = [[len(self._near.get(text, (text,))) for text in side.tolist()] for side in pair_rows(ids)]
         reach = np.floor(np.log(np.array(sizes, np.float64).prod(axis=0)))  # in their order among equals
         return np.stack([ids[np.argsort(-reach, kind="stable")], ids], axis=1).ravel()
 

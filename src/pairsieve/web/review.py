@@ -23,6 +23,7 @@ from pairsieve.errors import InputError, PairsieveError
 from pairsieve.tasks.joined import without_gaps
 from pairsieve.web.answer_cache import WORDS, AnswerCache
 from pairsieve.web.disagreements import votes_on
+from pairsieve.web.rounds import end_process
 from pairsieve.web.session import LabellingSession
 
 SHOWN = ("all", "listed", "left out", "open")
@@ -118,13 +119,7 @@ class Review:
     def stop(self) -> None:
         """End the process that makes the list, if one is at work."""
         process = self._process
-        if process is not None and process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        end_process(process)
         if process is not None and process.stdout is not None:
             process.stdout.close()
 

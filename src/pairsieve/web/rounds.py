@@ -64,13 +64,7 @@ class Rounds:
         self._ending.set()
         self._wake.set()
         process = self._process
-        if process is not None and process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        end_process(process)
         if self._thread.is_alive():
             self._thread.join(timeout=5)
         _close(process)
@@ -163,6 +157,18 @@ class Rounds:
                 f"The process that trains {how}, {self._kills} times in a row, perhaps for want of memory. "
                 "Nothing that was finished is lost. Look at the terminal, then try again."
             )
+
+
+def end_process(process: subprocess.Popen[str] | None) -> None:
+    """Ask a process to end, if it is at work, and end it where it does not."""
+    if process is None or process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _close(process: subprocess.Popen[str] | None) -> None:
