@@ -1,9 +1,10 @@
 """Exact scans on the CPU: tiles of one matrix product, each consumed while it is in cache.
 
-Every tile has the same shape, zero-padded at the edges, so that the product's arithmetic does not
-depend on where a pair stands: equal rows give equal scores to the bit, everywhere, and `scores` of chosen
-pairs are those a pass sees. One thread owns one tile at a time (product and kernel), which needs no
-synchronisation inside a tile. Nearest neighbours are screened in integers first where that pays (`screen`).
+In float32 every tile has the same shape, zero-padded at the edges, so that the product's arithmetic does
+not depend on where a pair stands: equal rows give equal scores to the bit, everywhere, and `scores` of chosen
+pairs are those a pass sees. In float64 the rounding to a grid sees to that. One thread owns one tile at a
+time (product and kernel), which needs no synchronisation inside a tile. Nearest neighbours are screened in
+integers first where that pays (`screen`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ TILE = 1024
 FLUSH = 1 << 31  # pairs that a thread counts in 32 bits before it adds them to the total
 SCREEN_ROWS = 4096  # rows below which neighbours are not worth preparing all texts as integers
 FEW_ROWS = 128  # rows below which sums of single pairs take less time than products of padded tiles
-_PAIRS_AT_ONCE = 1 << 13  # pairs multiplied in float64 together
+_PAIRS_AT_ONCE = 1 << 13  # pairs that a thread multiplies in float64 before it takes the next
 GRID = 2.0**30  # float64 cosines are rounded to this grid first: what is zero on paper is zero here
 Consume = Callable[["NDArray[np.float32]", int, int, int, int], None]
 
@@ -57,12 +58,15 @@ class CpuScan:
             out[order] = found
             return out
         if self.double:
-            # Rounded to the grid, a sum in float64 does not depend on its order.
+            found = np.empty(len(ids), np.float32)
             one, other = self._left.numpy(), self._right.numpy()
-            for first in range(0, len(ids), _PAIRS_AT_ONCE):
-                some = slice(first, first + _PAIRS_AT_ONCE)
-                products = np.einsum("nd,nd->n", one[left[some]], other[right[some]])
-                out[order[some]] = np.round(products * GRID) / GRID
+
+            def some(first: int) -> None:
+                part = slice(first, first + _PAIRS_AT_ONCE)
+                kernels.pair_products(one, other, left[part], right[part], GRID, found[part])
+
+            in_threads(self.threads, range(0, len(ids), _PAIRS_AT_ONCE), some)
+            out[order] = found
             return out
         product = _Product(self._left.dtype)
         with single_thread():
@@ -177,7 +181,7 @@ class CpuScan:
             keys = np.empty((len(rows), capacity), np.int64)
             held = np.zeros(len(rows), np.int64)
             limit = np.full(len(rows), -np.inf, np.float32)
-            for tile, c0 in single_row(rows[0]) if block else tiles(_padded(self._left[rows])):
+            for tile, c0 in single_row(rows[0]) if block else tiles(_band(self._left[rows])):
                 real = min(tile.shape[1], wide - c0)
                 kernels.nearest_tile(tile, len(rows), real, c0, own, count, keys, held, limit)
             found, values = np.empty((len(rows), count), np.int64), np.empty((len(rows), count), np.float32)
@@ -233,13 +237,13 @@ class CpuScan:
 
 
 class _Tiles:
-    """A matrix in bands of `TILE` rows; the last one padded with zeros."""
+    """A matrix in bands of `TILE` rows; in float32 the last one is padded with zeros."""
 
     def __init__(self, matrix: torch.Tensor) -> None:
         self._matrix = matrix
         whole = len(matrix) // TILE
         self._whole = whole
-        self._rest = _padded(matrix[whole * TILE :]) if len(matrix) % TILE else None
+        self._rest = _band(matrix[whole * TILE :]) if len(matrix) % TILE else None
 
     def __getitem__(self, band: int) -> torch.Tensor:
         if band < self._whole:
@@ -252,18 +256,24 @@ class _Product:
     """One thread's tile: `left @ right.T` as float32 numpy, overwritten by the next call."""
 
     def __init__(self, kind: torch.dtype) -> None:
-        self._wide = torch.empty(TILE, TILE, dtype=kind)
-        self._tile = self._wide if kind == torch.float32 else torch.empty(TILE, TILE)
-        self._view = self._tile.numpy()
+        self._kind = kind
+        self._wide = torch.empty(TILE * TILE, dtype=kind)
+        self._tile = torch.empty(0 if kind == torch.float32 else TILE * TILE)
 
     def __call__(self, left: torch.Tensor, right: torch.Tensor) -> NDArray[np.float32]:
+        shape = len(left), len(right)
+        wide = self._wide[: shape[0] * shape[1]].view(shape)
+        torch.mm(left, right.T, out=wide)
+        if self._kind == torch.float32:
+            kernels.snap_to_one(wide.numpy())
+            return wide.numpy()
+        tile = self._tile[: shape[0] * shape[1]].view(shape)
+        return tile.copy_(wide.mul_(GRID).round_().div_(GRID)).numpy()
 
-        torch.mm(left, right.T, out=self._wide)
-        if self._tile is self._wide:
-            kernels.snap_to_one(self._view)
-        else:
-            self._tile.copy_(self._wide.mul_(GRID).round_().div_(GRID))
-        return self._view
+
+def _band(rows: torch.Tensor) -> torch.Tensor:
+    """At most `TILE` rows as an operand. In float64 sums are rounded to a grid, whatever the shape."""
+    return rows if rows.dtype == torch.float64 else _padded(rows)
 
 
 def _padded(rows: torch.Tensor) -> torch.Tensor:

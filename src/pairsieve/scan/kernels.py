@@ -326,3 +326,17 @@ def chain_scores(left: Any, right: Any, rows: Any, columns: Any, block: int, out
         for m in range(end - k):
             out[k + m] = np.float32(1.0) if total[m] > NEAR_ONE else total[m]
         k = end
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})  # type: ignore[untyped-decorator,unused-ignore]
+def pair_products(left: Any, right: Any, rows: Any, columns: Any, grid: float, out: Any) -> None:
+    """out[k] = left[rows[k]] · right[columns[k]], summed in float64 and rounded to the grid.
+
+    So rounded, a sum does not depend on its order: these are the scores of a pass over tiles.
+    """
+    for k in range(len(rows)):
+        row, column = rows[k], columns[k]
+        total = 0.0
+        for d in range(left.shape[1]):
+            total += left[row, d] * right[column, d]
+        out[k] = np.float32(np.round(total * grid) / grid)
