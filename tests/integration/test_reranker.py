@@ -440,10 +440,10 @@ def trained(tmp_path_factory, tiny_encoder):
 def test_the_better_scorer_is_used_and_the_other_named(trained, monkeypatch):
     """With out-of-fold log-odds of the bi-encoder that no re-ranker can beat, it is left out; with useless
     ones it is used."""
-    labels, trainer = trained.labels(2), trained.trainer
-    trainer = replace(trainer, settings=replace(trainer.settings, reranker="auto"))
-    held_out = trainer._out_of_fold(labels)
+    labels, settings = trained.labels(2), replace(trained.trainer.settings, reranker="auto")
+    held_out = trained.trainer._out_of_fold(labels)
     for sign, reranked in ((1.0, False), (-1.0, True)):
+        trainer = replace(trained.trainer, settings=settings)  # one that remembers no scorer
         sure = replace(held_out, log_odds=np.where(labels.values, 20 * sign, -20 * sign))
         monkeypatch.setattr(type(trainer), "_out_of_fold", lambda *given: sure)  # noqa: B023
         assert (trainer.scorer(labels).reranker is not None) is reranked

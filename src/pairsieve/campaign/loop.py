@@ -83,7 +83,6 @@ class Campaign:
         self._shared = ArtifactStore(cache) if cache else self.store
         self._shards = shards
         self._watch = Stopwatch()
-        self._scorer: tuple[str, Scorer] | None = None
 
     def __repr__(self) -> str:
         return f"Campaign({str(self.folder)!r})"
@@ -173,10 +172,7 @@ class Campaign:
         labels = self.labels(self.trained_round() if round is None else round)
         if not labels.round:
             return self.trainer.bi_encoder(labels)
-        key = self.trainer.model_key(labels)
-        if self._scorer is None or self._scorer[0] != key:
-            self._scorer = key, self.trainer.scorer(labels)
-        return self._scorer[1]
+        return self.trainer.scorer(labels)
 
     def out_of_fold(self, round: int | None = None) -> OutOfFold:
         """The labelled pairs of a round (the latest) as models score them that did not see them."""

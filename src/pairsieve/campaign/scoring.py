@@ -36,6 +36,7 @@ from pairsieve.settings import CampaignSettings
 from pairsieve.tasks import Collection, Split
 
 Rows = NDArray[np.float32]
+KEEP_UP_TO = 1 << 26  # pairs of the asked split up to which its last scores are kept for the next step
 
 
 @dataclass
@@ -71,6 +72,7 @@ class SplitScorer:
     watch: Stopwatch = field(default_factory=Stopwatch)
     _lists: tuple[str, tuple[NDArray[np.int64], Rows]] | None = None
     _texts: dict[str, ReadTexts] = field(default_factory=dict)
+    _scored: ScoredSpace | None = None
 
     def unit_rows(self, matcher: Matcher, split: Split, model: str) -> tuple[Rows, Rows | None]:
         """Unit rows of both sides of a split (right None for one collection)."""
@@ -78,12 +80,18 @@ class SplitScorer:
         return left, None if split.space.symmetric else self._rows(matcher, split.right, "right", model)
 
     def score(self, scorer: Scorer, split: Split, model: str) -> ScoredSpace:
-        """A split scored by a scorer: every pair."""
+        """A split scored by a scorer: every pair. The last of the asked split is kept while it is small."""
+        kept = split is self.own and split.space.size <= KEEP_UP_TO
+        if kept and self._scored is not None and self._scored.scorer is scorer:
+            return self._scored
         rows = self.unit_rows(scorer.matcher, split, model)
         texts = split.left.texts, split.right.texts
         memo = self._memo(scorer, split, model, scorer.matcher)
         finder, read = self._finder(split, model), partial(self._read, split)
-        return score_space(scorer, split.space, texts, rows, self.open_scan, finder, memo, read)
+        scored = score_space(scorer, split.space, texts, rows, self.open_scan, finder, memo, read)
+        if kept:
+            self._scored = scored
+        return scored
 
     def read_own_texts(self) -> ReadTexts:
         """What a re-ranker reads from the asked split, with the rarities of its own texts."""
@@ -117,7 +125,7 @@ class SplitScorer:
         """The search over the asked split by a scorer's bi-encoder, as the settings ask for it."""
         settings, space = self.settings, self.own.space
         if settings.search in ("exact", "neighbours"):
-            scan = self.score(scorer.bi_encoder(), self.own, model).base
+            scan = self.score(scorer, self.own, model).base
             if settings.search == "exact":
                 return ExactSearch(scan)
             return NeighbourSearch.exact(scan, settings.neighbours)

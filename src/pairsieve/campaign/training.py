@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ CROSS_EPOCHS = 4  # over the labels
 _PAIRS_AT_ONCE = 1 << 16  # pairs whose rows are multiplied together
 
 Mask = NDArray[np.bool_]
+_Decided = tuple[Scorer, dict[str, float], NDArray[np.float64] | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +90,7 @@ class Trainer:
     split: Split
     store: ArtifactStore
     scores: SplitScorer
+    _last: dict[str, _Decided] = field(default_factory=dict, init=False)  # of the labels asked for last
 
     # ── the matcher ─────────────────────────────────────────────────────────────────────────────
 
@@ -191,8 +193,17 @@ class Trainer:
             tried = {"bi-encoder": average_precision(log_odds, labels.values)}
         return OutOfFold(labels.ids, labels.values, log_odds, tried)
 
-    def _decided(self, labels: Labels) -> tuple[Scorer, dict[str, float], NDArray[np.float64] | None]:
+    def _decided(self, labels: Labels) -> _Decided:
         """The scorer, the out-of-fold average precision of those tried, and its log-odds where tried."""
+        model = self.model_key(labels)
+        decided = self._last.get(model)
+        if decided is None:
+            decided = self._decide(labels)
+            self._last.clear()
+            self._last[model] = decided
+        return decided
+
+    def _decide(self, labels: Labels) -> _Decided:
         scorer, wanted = self.bi_encoder(labels), self.reranker_setting
         costly = not self.learner.uses_frozen_rows and len(labels.ids) > TRAINED_AGAIN_UP_TO
         if wanted == "off" or not enough_labels(labels.values) or (wanted == "auto" and costly):

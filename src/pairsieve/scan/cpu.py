@@ -27,6 +27,7 @@ FLUSH = 1 << 31  # pairs that a thread counts in 32 bits before it adds them to 
 SCREEN_ROWS = 4096  # rows below which neighbours are not worth preparing all texts as integers
 FEW_ROWS = 128  # rows below which sums of single pairs take less time than products of padded tiles
 _PAIRS_AT_ONCE = 1 << 13  # pairs that a thread multiplies in float64 before it takes the next
+KEEP_BELOW = 1 << 26  # pairs up to which float64 scores are kept (as float32) for the next pass
 GRID = 2.0**30  # float64 cosines are rounded to this grid first: what is zero on paper is zero here
 Consume = Callable[["NDArray[np.float32]", int, int, int, int], None]
 
@@ -47,6 +48,9 @@ class CpuScan:
         self._right = self._left if right is left else torch.as_tensor(np.ascontiguousarray(right)).to(kind)
         self._left_tiles = _Tiles(self._left)
         self._right_tiles = self._left_tiles if right is left else _Tiles(self._right)
+        self._kept: dict[tuple[int, int], NDArray[np.float32]] | None = None
+        if double and space.size <= KEEP_BELOW:
+            self._kept = {}
 
     def scores(self, ids: Ids) -> Scores:
         out = np.empty(len(ids), np.float32)
@@ -227,8 +231,12 @@ class CpuScan:
                     local.consume = consumer(next(workers))
                 local.product = _Product(self._left.dtype)
             r0, c0 = corner
-            with single_thread():
-                tile = local.product(self._left_tiles[r0 // TILE], self._right_tiles[c0 // TILE])
+            tile = self._kept.get(corner) if self._kept is not None else None
+            if tile is None:
+                with single_thread():
+                    tile = local.product(self._left_tiles[r0 // TILE], self._right_tiles[c0 // TILE])
+                if self._kept is not None:
+                    self._kept[corner] = tile.copy()
             local.consume(tile, min(TILE, rows - r0), min(TILE, columns - c0), r0, c0)
             progress.update(1)
 
