@@ -29,6 +29,9 @@ def experiment(
     task: list[Path] = typer.Option([], "--task", help="A task folder; repeatable."),
     encoder: list[str] = typer.Option([], "--encoder", help="A name or a folder; repeatable."),
     seeds: int | None = typer.Option(None, "--seeds", min=1, help="Seeds of each variant. [as defined]"),
+    first_seed: int = typer.Option(
+        0, "--first-seed", min=0, help="Seeds are counted from this one, so that processes can share them."
+    ),
     out: Path = typer.Option(
         RESULTS, "--out", help="Folder of the results and runs.", show_default="experiments/results"
     ),
@@ -38,6 +41,7 @@ def experiment(
         help="best or paper, or with changed settings (best:hubness_correction=0); repeatable. [as defined]",
     ),
     strategy: list[str] = typer.Option([], "--strategy", help="Only these; repeatable. [as defined]"),
+    seed_set: list[str] = typer.Option([], "--seed-set", help="Only these; repeatable. [as defined]"),
     first_batch: int | None = typer.Option(None, "--first-batch", min=1, help="[as defined]"),
     growth: float | None = typer.Option(None, "--growth", min=1, help="[as defined]"),
     rounds: int | None = typer.Option(None, "--rounds", min=1, help="[as defined]"),
@@ -100,7 +104,7 @@ def experiment(
             f"experiment {name} needs --task and --encoder",
             remedy="Give a task folder, written by pairsieve data, and an encoder such as all-MiniLM-L6-v2",
         )
-    wanted = [_changed(each, recipe, strategy, first_batch, growth, rounds) for each in wanted]
+    wanted = [_changed(each, recipe, strategy, seed_set, first_batch, growth, rounds) for each in wanted]
     options: dict[str, Any] = {
         "out": out,
         "left_prefix": left_prefix,
@@ -117,13 +121,14 @@ def experiment(
         options["measured_splits"] = tuple(split)
     given = {"--seeds": seeds, "--first-batch": first_batch, "--growth": growth, "--rounds": rounds}
     given |= {"--near": None if near == NEAR else near, "--random": None if random == RANDOM else random}
+    given |= {"--first-seed": first_seed or None}
     arguments = [f"{option} {value}" for option, value in given.items() if value is not None]
     arguments += [f"--labels {labels.name}"] if labels is not None else []
-    repeatable = {"--recipe": recipe, "--strategy": strategy, "--split": split}
+    repeatable = {"--recipe": recipe, "--strategy": strategy, "--seed-set": seed_set, "--split": split}
     arguments += [f"{option} {value}" for option, values in repeatable.items() for value in values]
     setups = [_setup(name, folder, each, arguments, options) for folder in task for each in encoder]
     stored = _stored(have, read_results(have)) if have is not None else []
-    outcome = run_experiments(wanted, setups, seeds, until, say, stored)
+    outcome = run_experiments(wanted, setups, seeds, until, say, stored, first_seed)
     if outcome.remaining:
         say(f"{len(outcome.remaining):,} runs remain; the same command goes on.")
     _print(wanted, [*stored, *read_results(out)], as_json, outcome.as_json())
@@ -143,6 +148,7 @@ def _changed(
     experiment: Experiment,
     recipes: list[str],
     strategies: list[str],
+    seed_sets: list[str],
     first_batch: int | None,
     growth: float | None,
     rounds: int | None,
@@ -155,6 +161,7 @@ def _changed(
         schedules=tuple(dict.fromkeys(replace(each, **given) for each in experiment.schedules)),  # type: ignore[arg-type]
         recipes=tuple(recipes) or experiment.recipes,
         strategies=_chosen(experiment.strategies, strategies),
+        seed_sets=tuple(seed_sets) or experiment.seed_sets,
     )
 
 

@@ -18,6 +18,7 @@ from pairsieve.settings import PAPER_SCHEDULE, Schedule
 
 WHOLE_SCHEDULE = replace(PAPER_SCHEDULE, rounds=10)  # 232,100 labels, as on QQP
 SMALL_SCHEDULE = Schedule(first_batch=50, growth=1.66, rounds=7)  # 50, 133, 271, 500, 880, 1,510, 2,556
+EQUAL_SCHEDULE = Schedule(first_batch=256, growth=1.0, rounds=8)  # 2,048 labels, as init --labels plans them
 
 MATCHED = "stratified-match"  # stratified, in the balance that the uncertainty run of the same seed found
 ALL_STATED = "all-stated"  # every stated training pair, as the paper trains its concatenation models
@@ -114,6 +115,19 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         strategies=("uncertainty",),
         recipes=("best", "paper"),
         schedules=(PAPER_SCHEDULE, SMALL_SCHEDULE),
+    ),
+    Experiment(
+        name="cold-start",
+        shows="ours",
+        question="Is our best recipe at any budget worse with its own first batch than with the nearest?",
+        layout="cold-start",
+        strategies=("uncertainty",),
+        recipes=("best",),
+        seed_sets=("static", "auto"),
+        schedules=(EQUAL_SCHEDULE, SMALL_SCHEDULE, PAPER_SCHEDULE),
+        untrained=False,
+        differs="The default first batch is spread over ranks (seed set `auto`). Rows with the nearest "
+        "pairs first may be older than other changes; the notes say which.",
     ),
     Experiment(
         name="strategies",

@@ -35,6 +35,7 @@ def run_experiments(
     until: float | None = None,
     say: Callable[[str], None] = lambda words: None,
     have: Sequence[Row] = (),
+    first_seed: int = 0,
 ) -> Outcome:
     """Execute all runs of the experiments with every setup, seed by seed; each one's rows are stored at once.
 
@@ -43,7 +44,7 @@ def run_experiments(
     """
     began, outcome = time.perf_counter(), Outcome()
     stored = {_key_of_row(row) for row in have}
-    for experiment, setup, run in in_order(experiments, setups, seeds):
+    for experiment, setup, run in in_order(experiments, setups, seeds, first_seed):
         name = f"{setup.task.name}/{setup.encoder_label}/{run.name}"
         done = finished(run, setup)
         if done is None:
@@ -88,14 +89,16 @@ def _key_of_run(run: Run, setup: Setup) -> tuple[Any, ...]:
 
 
 def in_order(
-    experiments: Sequence[Experiment], setups: Sequence[Setup], seeds: int | None
+    experiments: Sequence[Experiment], setups: Sequence[Setup], seeds: int | None, first_seed: int = 0
 ) -> list[tuple[Experiment, Setup, Run]]:
     """Seed by seed, and within a seed experiment by experiment: whole tables first."""
     listed = [
         (run.seed, at, setup, experiment, run)
         for at, experiment in enumerate(experiments)
         for setup in setups
-        for run in experiment.runs(range(experiment.seeds if seeds is None else seeds))
+        for run in experiment.runs(
+            range(first_seed, first_seed + (experiment.seeds if seeds is None else seeds))
+        )
     ]
     listed.sort(key=lambda one: one[:2])  # stable: the order of runs within stays
     return [(experiment, setup, run) for _, _, setup, experiment, run in listed]

@@ -75,7 +75,9 @@ class Setup:
         from pairsieve.models import encoder_named
 
         device = None if self.device == "auto" else self.device
-        return encoder_named(self.encoder_name, 128, *self.prefixes, device)
+        encoder = encoder_named(self.encoder_name, 128, *self.prefixes, device)
+        encoder.token_cache.store = self.shared  # one process tokenises, the others read
+        return encoder
 
     @property
     def learner_name(self) -> str:

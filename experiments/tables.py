@@ -229,6 +229,37 @@ def recipes_table(rows: Rows) -> Table | None:
     return table or strategies_table(rows)
 
 
+def cold_start_table(rows: Rows) -> Table | None:
+    """The best recipe by its first batch, at every budget; `worse` only outside two standard errors."""
+    head = (
+        "labels",
+        "schedule",
+        "split",
+        "seeds",
+        "nearest pairs first: AP",
+        "default: AP",
+        "change",
+        "worse",
+    )
+    lines = []
+    for split, schedule in product(("dev", "test"), sorted({v[3] for v in rows.variants()}, reverse=True)):
+        before, now = (
+            rows.by_round(("uncertainty", "best", name, schedule), "average_precision", split=split)
+            for name in ("static", "auto")
+        )
+        for labels, ours in now.items():
+            line = [f"{labels:,}", schedule, split]
+            theirs = before.get(labels)
+            if theirs is None:
+                lines.append((*line, str(ours.seeds), "-", ours.text(), "-", "-"))
+                continue
+            change, seeds = ours.value - theirs.value, min(ours.seeds, theirs.seeds)
+            worse = "yes" if change < -2 * math.hypot(ours.error, theirs.error) else "no"
+            line += [str(seeds), theirs.text(), ours.text(), f"{change:+.4f}"]
+            lines.append((*line, worse if seeds > 1 else "one seed"))
+    return _table(rows, head, lines, "uncertainty, all pairs, exact", compared=False)
+
+
 def efficiency_table(rows: Rows) -> Table | None:
     head = [
         "recipe",
@@ -289,6 +320,7 @@ TABLE_LAYOUTS: dict[str, Callable[[Rows], Table | None]] = {
     "models": models_table,
     "curves": curves_table,
     "recipes": recipes_table,
+    "cold-start": cold_start_table,
     "efficiency": efficiency_table,
     "manual": manual_table,
 }

@@ -87,9 +87,9 @@ def run_cell(cell: Cell, out: Path, cache: Path, data: Path, keep: bool) -> dict
 
 
 def revision() -> str:
-    """The commit that the bench runs on, in short; "" outside a clone."""
+    """The commit that the bench runs on, in short: of the clone, or as PAIRSIEVE_COMMIT says of a copy."""
     found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    return found.stdout.strip()
+    return found.stdout.strip() or os.environ.get("PAIRSIEVE_COMMIT", "")
 
 
 def _measured(

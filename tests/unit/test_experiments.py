@@ -19,6 +19,7 @@ from experiments.bench.__main__ import benches
 from experiments.bench.projection_round import training
 from experiments.definitions import (
     ALL_STATED,
+    EQUAL_SCHEDULE,
     EXPERIMENTS,
     MATCHED,
     SMALL_SCHEDULE,
@@ -98,11 +99,17 @@ def test_a_run_comes_after_its_dependencies(experiment):
 def test_budgets_pass_where_people_ask_for_them():
     assert list(accumulate(SMALL_SCHEDULE.batches())) == [50, 133, 271, 500, 880, 1510, 2556]
     assert WHOLE_SCHEDULE.budget() == 232_100
+    assert EQUAL_SCHEDULE.budget() == 2048
 
 
 def test_the_first_seed_of_everything_comes_before_the_second_of_anything():
     order = [run.seed for _, _, run in in_order([experiment_named("strategies")], [None], seeds=3)]
     assert order == sorted(order) and set(order) == {0, 1, 2}
+
+
+def test_processes_share_the_seeds_of_an_experiment():
+    runs = [run for _, _, run in in_order([experiment_named("cold-start")], [None], seeds=1, first_seed=2)]
+    assert {run.seed for run in runs} == {2}
 
 
 def test_an_unknown_experiment_is_told_the_nearest():
@@ -239,6 +246,25 @@ def test_a_gain_counts_only_outside_two_standard_errors():
     # Both have a standard error of 0.02 / √3 = 0.0115, the difference √2 times that: two are 0.0327.
     assert sure([0.43, 0.45, 0.47]) == ("+0.0300", "no")
     assert sure([0.44, 0.46, 0.48]) == ("+0.0400", "yes")
+
+
+def test_a_first_batch_counts_as_worse_only_outside_two_standard_errors():
+    def seeds(seed_set, values, **told):
+        told = {"recipe": "best", "seed_set": seed_set, **told}
+        return [row(**told, seed=s, value=v) for s, v in enumerate(values)]
+
+    def line(now, **told):
+        rows = seeds("static", [0.40, 0.42, 0.44]) + seeds("auto", now, **told)
+        (table,) = tables(experiment_named("cold-start"), rows)
+        (found,) = table.as_json()["rows"]
+        return found["change"], found["worse"]
+
+    # Both have a standard error of 0.02 / √3 = 0.0115, the difference √2 times that: two are 0.0327.
+    assert line([0.37, 0.39, 0.41]) == ("-0.0300", "no")
+    assert line([0.36, 0.38, 0.40]) == ("-0.0400", "yes")
+    assert line([0.46, 0.48, 0.50]) == ("+0.0600", "no")
+    assert line([0.36]) == ("-0.0600", "one seed")
+    assert line([0.36], schedule=schedule_label(EQUAL_SCHEDULE)) == ("-", "-")
 
 
 def test_recipes_are_drawn_where_both_were_run_a_colour_each_and_dashes_for_schedules(tmp_path):
