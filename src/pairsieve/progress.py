@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterable
 from typing import Any, Protocol, TypeVar
@@ -31,6 +32,7 @@ def tracked(items: Iterable[Item], words: str, unit: str = "it") -> Iterable[Ite
 def _tqdm(items: Any, words: str, unit: str, total: int | None = None) -> Any:
     from tqdm import tqdm
 
+    size = shutil.get_terminal_size()
     return tqdm(
         items,
         desc=words,
@@ -38,6 +40,8 @@ def _tqdm(items: Any, words: str, unit: str, total: int | None = None) -> Any:
         unit=unit,
         unit_scale=True,
         file=sys.stderr,
+        ncols=size.columns,  # given: tqdm shows nothing where a terminal does not tell its size
+        nrows=size.lines,
         disable=not sys.stderr.isatty(),
         delay=0.5,  # work that is done at once, as each batch of a service, shows nothing
         leave=False,

@@ -387,10 +387,9 @@ def test_ctrl_c_while_an_encoder_is_being_read_is_no_damaged_encoder(
 @pytest.mark.slow
 @pytest.mark.xdist_group("slow-campaign")
 def test_ctrl_c_to_a_process_of_its_own(
-    person: Person, task: Path, tiny_encoder: Path, tmp_path: Path
+    person: Person, task: Path, tiny_encoder: Path, tmp_path: Path, finished: dict[str, Path]
 ) -> None:
     """`python -m pairsieve run`, stopped after round 1, then run to the end."""
-    begin(tmp_path / "whole", task, tiny_encoder, learner="full").run()
     folder = tmp_path / "c"
     begin(folder, task, tiny_encoder, learner="full")
     process = subprocess.Popen(
@@ -405,4 +404,4 @@ def test_ctrl_c_to_a_process_of_its_own(
     assert said.splitlines()[-1].startswith("pairsieve: stopped. What was finished is kept")
     assert "Traceback" not in said
     assert person.json("run", folder)["state"] == "finished"
-    assert picture(folder) == picture(tmp_path / "whole")
+    assert picture(folder) == picture(finished["full"])
