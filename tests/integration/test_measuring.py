@@ -12,7 +12,6 @@ from pairsieve.pairs import is_member
 from pairsieve.settings import CampaignSettings, Schedule
 from synthetic_task import begin, picture, synthetic_task
 
-
 pytestmark = pytest.mark.xdist_group("measuring")  # one campaign serves the module: made once
 
 

@@ -9,6 +9,7 @@ from typer import Argument, Option
 
 from pairsieve.cli import app, call, say, show
 from pairsieve.cli.options import CACHE, DEVICE, DISTRIBUTED, FOLDER, JSON
+from pairsieve.progress import doing
 
 if TYPE_CHECKING:
     from pairsieve import Status
@@ -221,7 +222,8 @@ def export(
     from pairsieve import export_model, open_campaign
 
     campaign = open_campaign(folder, cache=cache, distributed=distributed)
-    exported = export_model(campaign, out, round=round_)
+    with doing("exporting and measuring"):
+        exported = export_model(campaign, out, round=round_)
     show(exported.as_json(), as_json, str(exported))
 
 

@@ -11,6 +11,7 @@ from typer import Option
 
 from pairsieve.cli import app, call, say, show
 from pairsieve.cli.options import FIGURES_JSON
+from pairsieve.progress import doing
 
 if TYPE_CHECKING:
     from pairsieve.tasks import Task
@@ -154,8 +155,9 @@ def _make(load: Callable[[], Task], out: Path, as_json: bool) -> None:
     from pairsieve.tasks.folder import check_replaceable
 
     check_replaceable(out)
-    task = load()
-    save_task(task, out)
+    with doing("reading"):
+        task = load()
+        save_task(task, out)
     figures: dict[str, Any] = {
         "task": task.name,
         "relation": task.relation,
