@@ -188,10 +188,11 @@ def test_init_run_and_status_name_the_same_next_command(
     )
     created = runner("init", folder, "--task", tmp_path / "task", *how).out
     assert created.splitlines()[-1] == f"Next: pairsieve run {folder}"
-    assert f"(pairsieve run {folder})" in runner("status", folder).out
-    waiting = runner("run", folder).out
-    assert f"Label in the browser with pairsieve label {folder}" in waiting
-    assert f"Answer with pairsieve label {folder}" in runner("status", folder).out
+    assert runner("status", folder).out.splitlines()[-1] == f"Next: pairsieve run {folder}"
+    waiting = runner("run", folder).out.splitlines()[-1]
+    by_file = f"pairsieve ask {folder} --out batch.csv"
+    assert waiting == f"Next: pairsieve label {folder} (in the browser), or by file: {by_file}"
+    assert runner("status", folder).out.splitlines()[-1] == waiting
 
 
 def test_the_command_that_ask_prints_brings_the_answers_back(

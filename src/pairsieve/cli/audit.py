@@ -76,7 +76,7 @@ def audit_table(figures: dict[str, Any]) -> str:
     if figures["precision_of_new"] is not None:
         lines.append(line("  of pairs not labelled", figures["precision_of_new"], ".4f"))
     if known is not None:
-        words = f"of {known['n']:,}; too high: sought for"
+        words = f"of {known['n']:,}; too high: most were found by their scores"
         lines.append(f"  {'recall of known matches':24} {known['value']:>9.4f}   {words}")
     lines += [
         "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -172,7 +173,7 @@ def _make(load: Callable[[], Task], out: Path, as_json: bool) -> None:
         say(line)
     for words in fields_in_words(task):
         say(f"{words} Correct a kind with --kind COLUMN=KIND.")
-    say(f"{task.name} is written to {out}")
+    say(f"{task.name} is written to {out}\nNext: pairsieve init CAMPAIGN --task {quote(str(out))}")
 
 
 def fields_of_task(task: Task) -> dict[str, dict[str, str]]:
