@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Iterable
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, TypeVar
 
 Item = TypeVar("Item")
@@ -28,16 +32,55 @@ def tracked(items: Iterable[Item], words: str, unit: str = "it") -> Iterable[Ite
     return _tqdm(items, words, unit)
 
 
-def _tqdm(items: Any, words: str, unit: str, total: int | None = None) -> Any:
+@contextmanager
+def doing(words: str, where: str = "", took: dict[str, float] | None = None) -> Iterator[None]:
+    """Show what is being done and for how long, above any bars and while none moves.
+
+    took: seconds by words. What took so long the last time is expected to take as long again.
+    """
+    took = {} if took is None else took
+    about = f" of about {took[words]:.0f} s" if took.get(words, 0.0) >= 1.0 else ""
+    began, over = time.monotonic(), threading.Event()
+    line = _tqdm(None, f"{where}: {words}" if where else words, "", form="{desc}, {elapsed}" + about)
+
+    def tick() -> None:
+        while not over.wait(1.0):
+            line.update(0)
+
+    ticker = threading.Thread(target=tick, daemon=True)
+    if not line.disable:
+        ticker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if not line.disable:
+            ticker.join()
+        line.close()
+        took[words] = time.monotonic() - began
+
+
+def above_bars() -> AbstractContextManager[None]:
+    """Around printing: bars make room for it."""
     from tqdm import tqdm
 
+    return tqdm.external_write_mode(file=sys.stderr)
+
+
+def _tqdm(items: Any, words: str, unit: str, total: int | None = None, form: str | None = None) -> Any:
+    from tqdm import tqdm
+
+    size = shutil.get_terminal_size()
     return tqdm(
         items,
         desc=words,
         total=total,
+        bar_format=form,
         unit=unit,
         unit_scale=True,
         file=sys.stderr,
+        ncols=size.columns,  # given: tqdm shows nothing where a terminal does not tell its size
+        nrows=size.lines,
         disable=not sys.stderr.isatty(),
         delay=0.5,  # work that is done at once, as each batch of a service, shows nothing
         leave=False,

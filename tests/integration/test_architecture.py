@@ -64,10 +64,10 @@ def test_every_file_named_exists():
 def traced(tmp_path_factory, task, tiny_encoder):
     """The files in which a function ran from `pairsieve run` until the figures of round 2 were written."""
     folder = tmp_path_factory.mktemp("traced") / "mine"
-    table = synthetic_records(CITATIONS, group_sizes(150, {5: 0.5}), seed=0)
+    table = synthetic_records(CITATIONS, group_sizes(100, {5: 0.5}), seed=0)
     save_task(records_task("citations", table), folder.parent / "task")
-    begin(folder, folder.parent / "task", tiny_encoder, rounds=2, first_batch=100, measuring_share=None)
-    begin(folder.parent / "first", task, tiny_encoder, rounds=1).run()  # imports and compiles, untraced
+    begin(folder, folder.parent / "task", tiny_encoder, rounds=2, first_batch=70, measuring_share=0.3)
+    begin(folder.parent / "first", task, tiny_encoder, rounds=1, reranker="off").run()  # imports, untraced
     ran: set[str] = set()
     inside, measured = f"{PACKAGE}/", folder / "rounds" / "round-002.json"
 

@@ -1,5 +1,7 @@
 """The measuring share of a batch: drawn with known chances, counted with the batch, never trained on."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -10,9 +12,20 @@ from pairsieve.pairs import is_member
 from pairsieve.settings import CampaignSettings, Schedule
 from synthetic_task import begin, picture, synthetic_task
 
+pytestmark = pytest.mark.xdist_group("measuring")  # one campaign serves the module: made once
+
 
 def campaign_that_measures(folder, task, encoder) -> Campaign:
     return begin(folder, task, encoder, measuring_share=0.2)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory, tiny_encoder) -> Campaign:
+    """20, 30 and 45 labels, a fifth of the later ones to measure by; its task stands beside it."""
+    folder = tmp_path_factory.mktemp("measured")
+    campaign = campaign_that_measures(folder / "c", synthetic_task(folder / "task"), tiny_encoder)
+    campaign.run()
+    return campaign
 
 
 def test_a_tenth_of_each_later_batch_measures_by_default():
@@ -25,10 +38,9 @@ def test_a_tenth_of_each_later_batch_measures_by_default():
     assert CampaignSettings(task="task", strategy="random", measuring_share=0.5).measuring_labels(2) == 20
 
 
-def test_the_share_is_drawn_counted_and_kept_out_of_training(tmp_path, tiny_encoder):
-    """20, 30 and 45 labels, a fifth of the later ones to measure by: 6 and 9 are drawn, 80 train."""
-    campaign = campaign_that_measures(tmp_path / "c", synthetic_task(tmp_path / "task"), tiny_encoder)
-    campaign.run()
+def test_the_share_is_drawn_counted_and_kept_out_of_training(measured):
+    """6 and 9 are drawn, 80 train."""
+    campaign = measured
     drawn = campaign.ledger.questions(purpose="audit")
     assert np.bincount(drawn.rounds).tolist() == [0, 0, 6, 9]
     assert ((drawn.inclusion_probability > 0) & (drawn.inclusion_probability <= 1)).all()
@@ -37,19 +49,18 @@ def test_the_share_is_drawn_counted_and_kept_out_of_training(tmp_path, tiny_enco
     assert not is_member(drawn.ids, campaign.labels(3).ids).any()
 
 
-def test_what_is_drawn_estimates_what_the_truth_says(tmp_path, tiny_encoder):
-    campaign = campaign_that_measures(tmp_path / "c", synthetic_task(tmp_path / "task"), tiny_encoder)
-    campaign.run()
-    figures = campaign.figures()
+def test_what_is_drawn_estimates_what_the_truth_says(measured):
+    figures = measured.figures()
     assert figures[1].get("estimated") is None and figures[2]["estimated"] is None, "6 are too few to tell"
     assert figures[3]["estimated"]["labels"] == 15
     positives = figures[3]["estimated"]["over_all"]["positives"]
-    assert positives["low"] <= len(campaign.split.positives) <= positives["high"]
+    assert positives["low"] <= len(measured.split.positives) <= positives["high"]
 
 
-def test_a_run_stopped_between_drawing_and_choosing_asks_the_same(tmp_path, tiny_encoder, monkeypatch):
-    task = synthetic_task(tmp_path / "task")
-    campaign_that_measures(tmp_path / "whole", task, tiny_encoder).run()
+def test_a_run_stopped_between_drawing_and_choosing_asks_the_same(
+    measured, tmp_path, tiny_encoder, monkeypatch
+):
+    task = measured.folder.parent / "task"
     stopped = campaign_that_measures(tmp_path / "stopped", task, tiny_encoder)
     choose = Campaign.selection
 
@@ -64,13 +75,13 @@ def test_a_run_stopped_between_drawing_and_choosing_asks_the_same(tmp_path, tiny
     monkeypatch.undo()
     assert np.bincount(stopped.ledger.questions(purpose="audit").rounds).tolist() == [0, 0, 6]
     Campaign(tmp_path / "stopped").run()
-    assert picture(tmp_path / "whole") == picture(tmp_path / "stopped")
+    assert picture(measured.folder) == picture(tmp_path / "stopped")
 
 
-def test_a_check_of_a_recall_is_taken_up_again_and_goes_on(tmp_path, tiny_encoder):
+def test_a_check_of_a_recall_is_taken_up_again_and_goes_on(measured, tmp_path):
     """40 labels, a quarter from the pairs that will be listed; the same call asks nothing, 20 more go on."""
-    campaign = campaign_that_measures(tmp_path / "c", synthetic_task(tmp_path / "task"), tiny_encoder)
-    campaign.run()
+    shutil.copytree(measured.folder.parent, tmp_path / "copy")
+    campaign = Campaign(tmp_path / "copy" / "c")
 
     def checked(labels):
         found = find_matches(campaign, tmp_path / "m.csv", recall=0.7, check_labels=labels).as_json()["check"]

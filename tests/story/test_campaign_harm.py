@@ -28,7 +28,7 @@ from pairsieve.ledger import Ledger
 from synthetic_task import LEARNERS, begin, picture
 
 pytestmark = pytest.mark.slow
-KILLS = int(os.environ.get("PAIRSIEVE_KILLS", "20"))  # 50 for the whole story
+KILLS = int(os.environ.get("PAIRSIEVE_KILLS", "8"))  # 50 for the whole story
 
 
 @pytest.fixture

@@ -54,7 +54,10 @@ def test_the_table_a_person_sees(
         "dev        2          1          1    1:1            0",
         "test       2          1          1    1:1            0",
     ]
-    assert printed.err.splitlines()[-1] == f"people is written to {out}"
+    assert printed.err.splitlines()[-2:] == [
+        f"people is written to {out}",
+        f"Next: pairsieve init CAMPAIGN --task {out}",
+    ]
 
 
 def test_json_is_all_of_stdout(

@@ -173,7 +173,7 @@ def test_init_run_and_status_name_the_same_next_command(
     runner: Pairsieve, tiny_encoder: Path, tmp_path: Path
 ) -> None:
     synthetic_task(tmp_path / "task", truth=False)
-    folder = tmp_path / "c"
+    folder = tmp_path / "my campaign"
     how = (
         "--encoder",
         tiny_encoder,
@@ -187,11 +187,13 @@ def test_init_run_and_status_name_the_same_next_command(
         1,
     )
     created = runner("init", folder, "--task", tmp_path / "task", *how).out
-    assert created.splitlines()[-1] == f"Next: pairsieve run {folder}"
-    assert f"(pairsieve run {folder})" in runner("status", folder).out
-    waiting = runner("run", folder).out
-    assert f"Label in the browser with pairsieve label {folder}" in waiting
-    assert f"Answer with pairsieve label {folder}" in runner("status", folder).out
+    named = f"'{folder}'"  # as a shell reads it
+    assert created.splitlines()[-1] == f"Next: pairsieve run {named}"
+    assert runner("status", folder).out.splitlines()[-1] == f"Next: pairsieve run {named}"
+    waiting = runner("run", folder).out.splitlines()[-1]
+    by_file = f"pairsieve ask {named} --out batch.csv"
+    assert waiting == f"Next: pairsieve label {named} (in the browser), or by file: {by_file}"
+    assert runner("status", folder).out.splitlines()[-1] == waiting
 
 
 def test_the_command_that_ask_prints_brings_the_answers_back(
@@ -212,7 +214,7 @@ def test_an_edit_is_refused_until_run_is_told_to_accept_it(
 ) -> None:
     shutil.copytree(done.parent, tmp_path / "copy")
     folder = tmp_path / "copy" / "mine"
-    assert runner("status", folder).out.splitlines()[-1].startswith("Finished. Next: pairsieve match")
+    assert "\nFinished.\nNext: pairsieve match" in runner("status", folder).out
     settings = folder / "campaign.toml"
     text = settings.read_text(encoding="utf-8")
     assert 'recipe = "best"' in text
@@ -231,6 +233,6 @@ def test_an_edit_is_refused_until_run_is_told_to_accept_it(
     assert taken.err.startswith(
         "campaign.toml changed since the last run, and is accepted: recipe was 'best'"
     )
-    assert runner("status", folder).out.splitlines()[-1].startswith("Finished. Next: pairsieve match")
+    assert "\nFinished.\nNext: pairsieve match" in runner("status", folder).out
     sealed = (folder / "rounds" / "settings.json").read_text(encoding="utf-8")
     assert '"recipe": "paper"' in sealed

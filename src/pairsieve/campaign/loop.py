@@ -33,6 +33,7 @@ from pairsieve.ledger.records import RoundCount
 from pairsieve.measure.figures import exact_figures
 from pairsieve.models import encoder_named, learner_named
 from pairsieve.pairs import Ids, is_member
+from pairsieve.progress import doing
 from pairsieve.scorer import ScoredSpace, Scorer
 from pairsieve.settings import CAMPAIGN_FILE, load_settings
 from pairsieve.sources import TruthSource
@@ -208,18 +209,23 @@ class Campaign:
             seal_settings(self.folder, self.settings)  # the ledger was read: they fit it
             for message in filter(None, messages):
                 say(message)
+            took: dict[str, float] = {}
             while True:
                 step = self.step()
+                where = f"round {step.round} of {self.settings.schedule.rounds}"
                 if step.name == "choose":
-                    self._draw(step.round)
-                    self._ask(step.round, self.selection(step.round, self._unaskable(None)))
+                    with doing("choosing pairs", where, took):
+                        self._draw(step.round)
+                        self._ask(step.round, self.selection(step.round, self._unaskable(None)))
                 elif step.name == "label":
                     self._answer(step.round)
                     if self.step().name == "label":
                         return self.step()
                 elif step.name == "train":
                     self._watch.seconds.clear()
-                    say(round_line(self._measure(step.round)))
+                    with doing("training and measuring", where, took):
+                        figures = self._measure(step.round)
+                    say(round_line(figures))
                 else:
                     return step
 

@@ -23,10 +23,24 @@ from typer.core import TyperGroup
 from pairsieve import __version__
 from pairsieve.cli.flags import command_of, in_flags
 from pairsieve.errors import MissingExtra, PairsieveError
+from pairsieve.progress import above_bars
 from pairsieve.visible import visible_lines
 
 ORDER = (
-    *("demo", "data", "init", "run", "label", "status", "audit", "evaluate", "draw", "match", "cluster"),
+    *(
+        "demo",
+        "data",
+        "init",
+        "run",
+        "label",
+        "status",
+        "extend",
+        "audit",
+        "evaluate",
+        "draw",
+        "match",
+        "cluster",
+    ),
     *("export", "serve", "report", "explain", "ask", "import", "ask-model", "ledger"),
 )
 
@@ -87,7 +101,8 @@ def show(data: Any, as_json: bool, words: str, escaped: bool = False) -> None:
 
 def say(words: str) -> None:
     """A remark for the person at the terminal, never part of the data."""
-    typer.echo(visible_lines(words), err=True)
+    with above_bars():
+        typer.echo(visible_lines(words), err=True)
 
 
 def call(function: Callable[..., Result], options: Mapping[str, Any], *first: Any, **others: Any) -> Result:

@@ -9,6 +9,7 @@ from typer import Option
 
 from pairsieve.cli import app, show
 from pairsieve.cli.options import CACHE, DISTRIBUTED, FOLDER, JSON
+from pairsieve.progress import doing
 
 
 @app.command()
@@ -31,15 +32,17 @@ def audit(
     """Measure precision, recall and AP where the truth is unknown.
 
     Draws pairs with known chances and asks for their labels. Run it again when they are answered: it prints
-    figures with 95 % intervals that assume nothing. Precision is of all pairs at or above the threshold;
-    recall and AP are of the matches among the best-scored pairs that so many labels can speak of, and beside
-    them stands what the labels allow for all pairs. A larger budget adds to the labels drawn earlier, which
-    are never used for training.
+    figures with 95 % intervals, which do not rely on the scorer being right.
+
+    Precision is that of all pairs at or above the threshold. Recall and AP count the matches among the
+    best-scored pairs only, as many as this number of labels can measure; a second line gives what the labels
+    say of all pairs. A larger budget adds to the labels drawn earlier. None of them is used for training.
     """
     from pairsieve import audit_model, open_campaign
 
     campaign = open_campaign(folder, cache=cache, distributed=distributed)
-    found = audit_model(campaign, budget, threshold=threshold, precision=precision, split=split)
+    with doing("drawing and measuring"):
+        found = audit_model(campaign, budget, threshold=threshold, precision=precision, split=split)
     waiting = ""
     if found.state == "waiting":
         there = "" if found.split == campaign.settings.split else f" --split {found.split}"
@@ -73,7 +76,7 @@ def audit_table(figures: dict[str, Any]) -> str:
     if figures["precision_of_new"] is not None:
         lines.append(line("  of pairs not labelled", figures["precision_of_new"], ".4f"))
     if known is not None:
-        words = f"of {known['n']:,}; too high: sought for"
+        words = f"of {known['n']:,}; too high: most were found by their scores"
         lines.append(f"  {'recall of known matches':24} {known['value']:>9.4f}   {words}")
     lines += [
         "",

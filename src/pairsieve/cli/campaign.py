@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from typer import Argument, Option
 
 from pairsieve.cli import app, call, say, show
 from pairsieve.cli.options import CACHE, DEVICE, DISTRIBUTED, FOLDER, JSON
+from pairsieve.progress import doing
 
 if TYPE_CHECKING:
     from pairsieve import Status
@@ -160,19 +162,14 @@ def _run(campaign: Campaign, as_json: bool) -> None:
     step = campaign.run(report)
     now = campaign_status(campaign)
     if step.name == "label":
-        last = (
-            f"Waiting for {step.waiting:,} labels of round {step.round}. Nothing is lost; run again later.\n"
-            f"Label in the browser with {now.next_command}, or by file with pairsieve ask and import."
-        )
+        last = f"Waiting for {step.waiting:,} labels of round {step.round}. Nothing is lost; run again later."
     elif step.name == "stopped":
         last = f"Stopped after round {step.round}, as asked: {step.reason}."
     elif messages:
-        last = f"Finished: {now.rounds[-1].labels:,} labels. "
+        last = f"Finished: {now.rounds[-1].labels:,} labels."
     else:
-        last = "This campaign is finished; nothing was left to do. "
-    if step.name == "finished":
-        last += _after(campaign.folder)
-    show(now.as_json(), as_json, f"{rounds_table(now)}\n\n{_line(now.advice)}{_line(now.inferred)}{last}")
+        last = "This campaign is finished; nothing was left to do."
+    _show_status(campaign.folder, now, last, as_json)
 
 
 @app.command()
@@ -182,22 +179,20 @@ def status(folder: Path = FOLDER, as_json: bool = JSON) -> None:
     from pairsieve.campaign.notebook import state_sentence
 
     now = campaign_status(folder)
-    last = state_sentence(now.as_json(), now.next_command)
-    if now.state == "finished":
-        last += f" {_after(folder)}"
-    if now.state == "waiting":
-        last = f"Answer with {now.next_command}, or by file with pairsieve ask and import.\n{last}"
     stale = "".join(f"Round {n} is trained and measured again: {why}.\n" for n, why in now.stale.items())
-    show(
-        now.as_json(),
-        as_json,
-        f"{rounds_table(now)}\n\n{_line(now.advice)}{_line(now.inferred)}{stale}{last}",
-    )
+    last = "" if now.state == "ready" else state_sentence(now.as_json())
+    _show_status(folder, now, stale + last, as_json)
 
 
-def _after(folder: Path) -> str:
-    """What can be done with a finished campaign."""
-    return f"Next: pairsieve match {folder}, or more labels: pairsieve extend {folder} --labels 200"
+def _show_status(folder: Path, now: Status, last: str, as_json: bool) -> None:
+    """The rounds, the advice, where the campaign stands, and the command that takes it on."""
+    place, command = quote(str(folder)), now.next_command
+    if now.state == "waiting":
+        command += f" (in the browser), or by file: pairsieve ask {place} --out batch.csv"
+    elif now.state != "ready":
+        command = f"pairsieve match {place}, or more labels: pairsieve extend {place} --labels 200"
+    words = f"{rounds_table(now)}\n\n{_line(now.advice)}{_line(now.inferred)}{_line(last.rstrip())}"
+    show(now.as_json(), as_json, f"{words}Next: {command}")
 
 
 def _line(sentence: str) -> str:
@@ -221,7 +216,8 @@ def export(
     from pairsieve import export_model, open_campaign
 
     campaign = open_campaign(folder, cache=cache, distributed=distributed)
-    exported = export_model(campaign, out, round=round_)
+    with doing("exporting and measuring"):
+        exported = export_model(campaign, out, round=round_)
     show(exported.as_json(), as_json, str(exported))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -11,6 +12,7 @@ from typer import Option
 
 from pairsieve.cli import app, call, say, show
 from pairsieve.cli.options import FIGURES_JSON
+from pairsieve.progress import doing
 
 if TYPE_CHECKING:
     from pairsieve.tasks import Task
@@ -154,8 +156,9 @@ def _make(load: Callable[[], Task], out: Path, as_json: bool) -> None:
     from pairsieve.tasks.folder import check_replaceable
 
     check_replaceable(out)
-    task = load()
-    save_task(task, out)
+    with doing("reading"):
+        task = load()
+        save_task(task, out)
     figures: dict[str, Any] = {
         "task": task.name,
         "relation": task.relation,
@@ -170,7 +173,7 @@ def _make(load: Callable[[], Task], out: Path, as_json: bool) -> None:
         say(line)
     for words in fields_in_words(task):
         say(f"{words} Correct a kind with --kind COLUMN=KIND.")
-    say(f"{task.name} is written to {out}")
+    say(f"{task.name} is written to {out}\nNext: pairsieve init CAMPAIGN --task {quote(str(out))}")
 
 
 def fields_of_task(task: Task) -> dict[str, dict[str, str]]:

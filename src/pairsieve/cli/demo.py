@@ -18,7 +18,7 @@ def demo(
     seed: int = Option(0, min=0, help="Seed of all random numbers."),
     as_json: bool = FIGURES_JSON,
 ) -> None:
-    """See the method at work on a synthetic table of citations, offline.
+    """Show the method on synthetic citations, offline.
 
     The same number of labels is chosen in three ways: by default, nearest first, and at random. The table
     shows average precision over all pairs and F1 of the list of matches, against labels.

@@ -9,6 +9,7 @@ from typer import Argument, Option
 from pairsieve.cli import app, call, say, show
 from pairsieve.cli.options import CACHE, DEVICE, DISTRIBUTED, JSON
 from pairsieve.errors import InputError
+from pairsieve.progress import doing
 
 
 @app.command()
@@ -49,16 +50,18 @@ def evaluate(
                 where=str(folder),
                 remedy="Give the task folder with --embeddings or --scores, or neither for the campaign",
             )
-        found = evaluate_model(open_campaign(folder, cache=cache, distributed=distributed), split)
+        with doing("measuring"):
+            found = evaluate_model(open_campaign(folder, cache=cache, distributed=distributed), split)
     elif (embeddings is None) == (scores is None):
         raise InputError(
             "give either --embeddings or --scores" + (", not both" if embeddings is not None else ""),
             remedy="--embeddings FILE.npz measures exactly; --scores FILE.parquet is for any other scorer",
         )
     elif scores is not None:
-        found = evaluate_scores(
-            folder, split, scores, manual=manual, to_verify=to_verify, at_recall=at_recall, seed=seed
-        )
+        with doing("measuring"):
+            found = evaluate_scores(
+                folder, split, scores, manual=manual, to_verify=to_verify, at_recall=at_recall, seed=seed
+            )
     elif manual is not None or to_verify is not None:
         raise InputError(
             "--manual and --to-verify need --scores",
@@ -67,7 +70,8 @@ def evaluate(
         )
     else:
         assert embeddings is not None
-        found = evaluate_embeddings(folder, split, embeddings, device=device, distributed=distributed)
+        with doing("measuring"):
+            found = evaluate_embeddings(folder, split, embeddings, device=device, distributed=distributed)
     for note in found.notes:
         say(note)
     if plot is not None:
@@ -98,6 +102,7 @@ def draw(
     options = locals()
     from pairsieve import draw_sample
 
-    drawn = call(draw_sample, options, folder)
+    with doing("drawing pairs"):
+        drawn = call(draw_sample, options, folder)
     counts = f"{drawn.positive:,} positive, {drawn.near:,} near, {drawn.random:,} random of {drawn.of:,}"
     show(drawn.as_json(), as_json, f"{out}: {drawn.pairs:,} pairs to score ({counts})")

@@ -82,7 +82,7 @@ def import_(
     words += f"{found.unanswered:,} rows without an answer. {found.waiting:,} questions wait."
     own = split is None or split == campaign.settings.split
     next_ = next_command(campaign) if own else f"pairsieve audit {folder} --split {split}"
-    show(found.as_json(), as_json, words + (f" Next: {next_}" if next_ and not found.waiting else ""))
+    show(found.as_json(), as_json, words + (f" Next: {next_}" if next_ else ""))
 
 
 @ledger_app.command("export")

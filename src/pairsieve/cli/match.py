@@ -10,13 +10,16 @@ from typer import Option
 from pairsieve.cli import app, call, say, show
 from pairsieve.cli.options import CACHE, DISTRIBUTED, FOLDER, JSON
 from pairsieve.errors import InputError
+from pairsieve.progress import doing
 
 _SPLIT = Option(None, "--split", help="The split to match. [all, or the campaign's own]")
 _PRECISION = Option(None, "--precision", help="The longest list with this precision.")
 _RECALL = Option(None, "--recall", help="The shortest list with this recall.")
 _THRESHOLD = Option(None, "--threshold", help="Every pair with this score or more.")
 _F1 = Option(
-    False, "--f1", help="All pairs above the threshold with the best F1, whether they make groups or not."
+    False,
+    "--f1",
+    help="Every pair above the threshold with the best F1. [one collection: the pairs within groups]",
 )
 _SOURCE = Option(
     None,
@@ -30,7 +33,7 @@ _TEMPLATE = Option(None, "--template", help='Its text, as "{title} by {author}".
 _KEY = Option(None, "--key", help="Column with its key. [as in the task]")
 _TEXTS = Option(False, "--texts", help="Write the texts beside the keys.")
 _COLUMNS = Option(True, help="Write the columns of the records beside the figures.")
-_IGNORE = Option(False, "--scores-only", help="List by score alone, whatever the labels say.")
+_IGNORE = Option(False, "--scores-only", help="List by score alone; ignore what labels say of single pairs.")
 
 
 @app.command()
@@ -70,16 +73,20 @@ def match(
     """List the matches, at the precision or recall you want.
 
     Every pair above a threshold, best first: keys, score, probability. The threshold is chosen for a
-    precision, a recall, a number of pairs or the best F1; never on the test split. A precision or recall is
-    shown by labels asked for it: with --confidence the pairs of the list that nobody labelled have it.
-    Labelled pairs are listed as labelled. Stopped at any moment, it resumes when run again.
+    precision, a recall, a number of pairs or the best F1; never on the test split.
+
+    A precision or recall that you ask for is checked: labels are drawn for it and asked, at most
+    --check-labels. Where the check succeeds, the pairs of the list that nobody labelled have this precision
+    or recall, with a confidence of 95 % (--confidence). Pairs labelled as matches are always listed, pairs
+    labelled as non-matches never. You can stop at any moment and run it again.
     """
     options = locals()
     from pairsieve import find_matches, open_campaign
 
     _check_f1(f1, precision=precision, recall=recall, count=count, threshold=threshold)
     campaign = open_campaign(folder, cache=cache, distributed=distributed)
-    found = call(find_matches, options, campaign, say=say).as_json()
+    with doing("finding matches"):
+        found = call(find_matches, options, campaign, say=say).as_json()
     show(found, as_json, match_words(found) if found["state"] == "listed" else waiting_words(found, folder))
 
 
@@ -125,7 +132,8 @@ def cluster(
 
     _check_f1(f1, precision=precision, recall=recall, threshold=threshold)
     campaign = open_campaign(folder, cache=cache, distributed=distributed)
-    found = call(find_clusters, options, campaign, say=say).as_json()
+    with doing("grouping duplicates"):
+        found = call(find_clusters, options, campaign, say=say).as_json()
     show(found, as_json, cluster_words(found))
 
 

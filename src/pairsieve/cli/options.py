@@ -15,7 +15,7 @@ DISTRIBUTED = Option(
 HOST = Option("127.0.0.1", "--host", help="Address to listen on; needs --token if others can reach it.")
 PORT = Option(0, "--port", min=0, max=65535, help="Port; 0 takes any free one.")
 PUBLIC_URL = Option(
-    "", "--public-url", envvar="PAIRSIEVE_PUBLIC_URL", help="Of a TLS proxy in front: https://HOST."
+    "", "--public-url", envvar="PAIRSIEVE_PUBLIC_URL", help="Address of the TLS proxy in front: https://HOST."
 )
 TRUSTED_PROXY = Option(
     [],

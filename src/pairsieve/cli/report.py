@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from pairsieve.cli import app, say, show
 from pairsieve.cli.options import CACHE, DISTRIBUTED, FOLDER, JSON
+from pairsieve.progress import doing
 
 
 @app.command()
@@ -32,7 +33,9 @@ def report(
     """
     from pairsieve import open_campaign, write_report
 
-    written = write_report(open_campaign(folder, cache=cache, distributed=distributed), out, split=split)
+    campaign = open_campaign(folder, cache=cache, distributed=distributed)
+    with doing("writing the report"):
+        written = write_report(campaign, out, split=split)
     for each in written.missing:
         say(f"Missing: {each.what}: {each.why}. To have it: {each.how}")
     pictures = f"{len(written.pictures)} pictures beside it."
@@ -62,6 +65,7 @@ def explain(
     from pairsieve.explain.words import words_of
 
     campaign = open_campaign(folder, cache=cache, distributed=distributed)
-    found = explain_pair(campaign, left, right, split=split, examples=examples, count_all=not quick)
+    with doing("explaining"):
+        found = explain_pair(campaign, left, right, split=split, examples=examples, count_all=not quick)
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     show(found.as_json(), as_json, words_of(found, colour), escaped=True)

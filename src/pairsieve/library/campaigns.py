@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeAlias, TypedDict, Unpack
 
 from pairsieve.campaign import Campaign
@@ -151,7 +152,7 @@ def _command_for(step: str, campaign: Campaign) -> str:
     """While people owe answers it is `label`; everything else is done by `run`."""
     if step in ("finished", "stopped"):
         return ""
-    return f"pairsieve {'label' if step == 'label' else 'run'} {campaign.folder}"
+    return f"pairsieve {'label' if step == 'label' else 'run'} {quote(str(campaign.folder))}"
 
 
 def trained_round(campaign: Campaign, wanted: int | None = None) -> int:
