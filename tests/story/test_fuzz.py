@@ -158,7 +158,8 @@ class Memory:
         assert ended <= 1.1 * self.half
         return (
             f"\n{door}: {seen.total():,} requests in {spent:.0f} s: {dict(sorted(seen.items()))}; "
-            f"memory {self.first >> 20} MiB at the start, {self.half >> 20} MiB after half of them, {ended >> 20} MiB after all"
+            f"memory {self.first >> 20} MiB at the start, {self.half >> 20} MiB after half of them, "
+            f"{ended >> 20} MiB after all"
         )
 
 
