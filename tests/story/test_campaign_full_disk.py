@@ -1,4 +1,4 @@
-"""A full disk while a campaign writes: refused in words; nothing half-written, and run again it is the same."""
+"""A full disk while a campaign writes: refused in words, nothing half-written; run again it is the same."""
 
 from __future__ import annotations
 
