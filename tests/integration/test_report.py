@@ -286,6 +286,7 @@ def test_what_people_write_is_shown_and_not_obeyed(
     assert '<img src=x onerror="alert(1)"> & "quotes" ␀␛[31m evil 日本 שלום 🙂' in read.text
     assert "<script>alert(3)</script>" in read.text and "<k&" in read.text
     assert "\x1b" not in page and "\x00" not in page and "\u202e" not in page
+    assert "pairsieve label 'a & b'" in read.text, "who copies a command runs that command alone"
     assert len(page) < 400_000
 
 

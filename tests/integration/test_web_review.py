@@ -146,6 +146,9 @@ def test_clicks_sent_twice_count_once_and_nonsense_is_refused(campaign: Campaign
     body = {"who": "Ann", "token": secrets.token_hex(8), "pair": pair, "label": "match"}
     assert page.post("/api/review/pairs", body)["written"] == 1
     assert page.post("/api/review/pairs", body)["written"] == 0
+    for at, label in enumerate(("no match", "unsure")):  # other clicks, though their tokens begin alike
+        other = {**body, "token": f"{'a' * 59}{at}", "label": label}
+        assert page.post("/api/review/pairs", other)["written"] == 1
     texts = len(campaign.split.left)
 
     def refused(path: str, **more: Any) -> str:

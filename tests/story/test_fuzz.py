@@ -35,6 +35,8 @@ PATHS = {
         *("/", "/login", "/api/next?who=Ann&count=3", "/api/state?who=%F0%9F%98%80", "/api/campaign"),
         *("/api/answers", "/api/undo", "/api/skip", "/api/disputes", "/api/guideline", "/api/rounds/retry"),
         *("/api/dashboard", "/static/label.js", "/static/../x", "/api/login", "/api/openapi.json"),
+        *("/review", "/api/review", "/api/review/pairs?who=Ann&words=%00", "/api/review/pairs"),
+        *("/api/review/groups?offset=9", "/api/review/groups", "/api/review/answers?who=Ann&show=mine"),
     ],
     "serve": [
         *(
@@ -52,10 +54,13 @@ PATHS = {
 BODIES: list[Any] = [
     {"who": "Ann", "answers": [{"pair": "1", "label": "match", "token": "aaaaaaaa"}]},
     {"who": "Ann", "answers": [{"pair": "9" * 19, "label": "unsure", "token": "bbbbbbbb"}], "ledger": "x"},
+    {"who": "Ann", "pair": "4294967298", "label": "match", "token": "dddddddd"},
+    {"who": "Ann", "rows": [0, 1, 2], "apart": [1], "token": "eeeeeeee"},
     {"who": "\u202e", "pair": "1", "token": "cccccccc"},
     {"text": "what is a bank", "version": ""},
     {"text": "how can i find it", "count": 3},
     {"texts": ["how", "what", ""], "threshold": 0.5},
+    {"text": "what is a bank", "source": "shop"},
     {"key": "k", "count": 100},
     {"token": "wrong"},
     [],
@@ -138,10 +143,11 @@ def command(door: str, tmp_path: Path, tiny_encoder: Path) -> list[Any]:
 
 
 class Memory:
-    """Resident bytes of a process after half of the requests and after all."""
+    """Resident bytes of a process at the start, after half of the requests and after all."""
 
     def __init__(self, pid: int) -> None:
         self.pid, self.half, self.started = pid, 0, time.monotonic()
+        self.first = memory(pid)
 
     def note(self, asked: int) -> None:
         if asked == REQUESTS // 2:
@@ -152,8 +158,25 @@ class Memory:
         assert ended <= 1.1 * self.half
         return (
             f"\n{door}: {seen.total():,} requests in {spent:.0f} s: {dict(sorted(seen.items()))}; "
-            f"memory {self.half >> 20} MiB after half of them, {ended >> 20} MiB after all"
+            f"memory {self.first >> 20} MiB at the start, {self.half >> 20} MiB after half of them, "
+            f"{ended >> 20} MiB after all"
         )
+
+
+def known_values(door: str, client: httpx2.Client, url: str) -> dict[str, list[Any]]:
+    """Values that mean something to a server, by the name of a field or parameter."""
+    if door == "serve":
+        keys = [each["key"] for each in client.get(f"{url}/texts").json()["texts"]]
+        return {"key": [*keys, "new"], "after": keys, "text": ["how can i find a bank", "what is it?"]}
+    pairs = [each["pair"] for each in client.get(f"{url}/api/next?who=Ann&count=50").json()["pairs"]]
+    return {
+        "who": ["Ann", "Ben"],
+        "pair": [*pairs, str(3 << 32 | 9)],
+        "ledger": [client.get(f"{url}/api/campaign").json()["ledger"], None],
+        "version": [client.get(f"{url}/api/guideline").json()["version"]],
+        "rows": [[0, 1], [4, 2, 3], list(range(30))],
+        "apart": [[], [0], [2, 3], list(range(15))],
+    }
 
 
 def check_alive(door: str, port: int) -> None:
@@ -189,7 +212,7 @@ def test_what_the_schema_allows_and_a_little_more_breaks_nothing(
         url, token = f"http://127.0.0.1:{port}", {"Authorization": f"Bearer {TOKEN}"}
         with httpx2.Client(headers=token, timeout=60) as client:
             schema, grown = client.get(url + document).json(), Memory(pid)
-            seen = fuzz_by_schema(client, schema, url, REQUESTS, grown.note)
+            seen = fuzz_by_schema(client, schema, url, REQUESTS, grown.note, known_values(door, client, url))
         words = grown.report(f"{door}, by its schema", seen)
         check_alive(door, port)
     with capsys.disabled():

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import socket
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 
 from pairsieve.http.connections import HEAD_SECONDS, MOST_HEAD, TAKE_SECONDS, Connections, limited_protocol
 from pairsieve.http.proxy import Proxy
+from pairsieve.http.server import run_server
 
 
 def answering(unsent: int, seconds: float) -> Any:
@@ -107,3 +111,25 @@ async def send_head(size: int) -> bool:
 def test_a_head_without_end_is_cut_off() -> None:
     assert asyncio.run(send_head(MOST_HEAD + 1))
     assert not asyncio.run(send_head(4096))
+
+
+def test_the_body_of_an_answer_is_not_held_back_until_its_head_is_acknowledged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With Nagle's algorithm on, each request after the first of a connection waits 40 ms for its answer."""
+    clients: list[socket.socket] = []
+    no_delay: list[int] = []
+
+    def connect(url: str) -> None:
+        clients.append(socket.create_connection(("127.0.0.1", int(url.rstrip("/").rpartition(":")[2]))))
+
+    def look(_: Connections, protocol: Any) -> None:
+        accepted = protocol.transport.get_extra_info("socket")
+        no_delay.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Connections, "enter", look)
+    limits = {"most_connections": 5, "graceful_seconds": 1}
+    run_server(Mock(), "127.0.0.1", 0, "", connect, proxy=Proxy(), lifespan="off", **limits)
+    clients[0].close()
+    assert no_delay and all(no_delay)

@@ -7,6 +7,7 @@ it is asked for by name: neither its pairs nor figures recorded of it are shown.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -151,7 +152,8 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
     closed = {count.round for count in counts if not count.open}
     model = max((round_ for round_ in rows if round_ in closed), default=0)
     measured, labelled, points, start, even_odds = None, None, list[Point](), None, None
-    run = f"pairsieve run {campaign.folder}"
+    folder = shlex.quote(str(campaign.folder))
+    run = f"pairsieve run {folder}"
     if not counts:
         missing.append(Missing("Everything", "no pair has been asked yet", run))
     elif model == 0:
@@ -173,10 +175,10 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
         try:
             list_found = listed(campaign)
         except PairsieveError as error:
-            missing.append(Missing("The list", str(error), f"pairsieve match {campaign.folder}"))
+            missing.append(Missing("The list", str(error), f"pairsieve match {folder}"))
     audits = tuple(row["audit"] for row in status["rounds"] if "audit" in row)
     if not audits and split is None and model:
-        why, how = NO_AUDIT, f"pairsieve audit {campaign.folder} --budget 300"
+        why, how = NO_AUDIT, f"pairsieve audit {folder} --budget 300"
         missing.append(Missing("Precision, recall and AP", why, how))
     if split is None:
         bought = {count.round: sum(c.labelled for c in counts if c.round <= count.round) for count in counts}
@@ -229,7 +231,7 @@ def _split_to_measure(campaign: Campaign, wanted: str | None) -> tuple[str | Non
         return None, [_unmeasured("the task has no split whose matches are all known")]
     choices = " or ".join(f"--split {name}" for name in known)
     why = f"there is no dev split with truth; {', '.join(known)} is not looked at unless asked for"
-    how = f"pairsieve report {campaign.folder} {choices}"
+    how = f"pairsieve report {shlex.quote(str(campaign.folder))} {choices}"
     return None, [Missing("The precision-recall curve and average precision", why, how)]
 
 

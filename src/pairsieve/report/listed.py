@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -95,7 +96,7 @@ def section(found: Listed | None, name: str) -> str:
     if found.doubtful:
         kind = "probability" if found.calibrated else "model score"
         items = "".join(_doubtful(pair, kind) for pair in found.doubtful)
-        review = f"<code>pairsieve label {escape(name)}</code>, page Review"
+        review = f"<code>pairsieve label {escape(shlex.quote(visible(name)))}</code>, page Review"
         parts.append(f"<h3>Most in doubt</h3><p>More of them, to confirm or to correct: {review}.</p>")
         parts.append(f'<ol class="pairs">{items}</ol>')
     return f"<section><h2>The list</h2>{''.join(parts)}</section>"

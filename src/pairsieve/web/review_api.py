@@ -19,7 +19,7 @@ Who = Annotated[str, Query(min_length=1, max_length=200)]
 Words = Annotated[str, Query(max_length=200)]
 Offset = Annotated[int, Query(ge=0, le=1_000_000)]
 Count = Annotated[int, Query(ge=1, le=100)]
-Token = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
+Token = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,60}$")]  # each answer adds its number: at most 64
 
 
 class Sent(BaseModel):
@@ -53,7 +53,7 @@ def add_review(app: FastAPI, session: LabellingSession, rounds: Rounds, review: 
         if len(given) > MOST_AT_ONCE:
             remedy = f"Pick fewer texts: at most {MOST_AT_ONCE} pairs are answered at once"
             raise InputError(f"{len(given):,} pairs at once", remedy=remedy)
-        many = [PageAnswer(pair, label, f"{sent.token[:40]}-{at}") for at, (pair, label) in enumerate(given)]
+        many = [PageAnswer(pair, label, f"{sent.token}-{at}") for at, (pair, label) in enumerate(given)]
         state = session.review(sent.who, many)
         rounds.poke()
         return {**state, "pairs_answered": len(given)}
