@@ -92,20 +92,27 @@ def coverage(rows: list[dict[str, Any]]) -> str:
         cells += [_number(covered[least]) if least else "-", least or "-"]
         for name in ("precision", "recall in reach", "AP in reach"):
             each = figures[name]
-            mean = "-" if each["mean"] is None else f"{each['mean']:.3f} ({each['z']:+.1f})"
+            mean = "-" if each["mean"] is None else f"{each['mean']:.3f} ({_off(each):+.1f})"
             cells.append(f"{_number(each['truth'])}, {mean}, {_number(each['width'])}")
         shown.append(cells)
     head = ["regime", "labels", "repeats", "lowest coverage", "of"]
-    values = [
-        each["z"]
+    values = {
+        f"{name} of {row['regime']}, {row['labels']:,} labels ({_off(each):+.1f})": _off(each)
         for row in rows
-        for each in row["figures"].values()
-        if each["mean"] is not None and each["z"]
-    ]
-    off = sum(abs(z) > 2 for z in values)
-    end = f"Of {len(values)} mean values {off} are more than two standard errors off; 1 in 22 is by chance."
+        for name, each in row["figures"].items()
+        if each["mean"] is not None and _off(each)
+    }
+    off = [name for name, z in values.items() if abs(z) > 2]
+    end = f"Of {len(values)} mean values {len(off)} are more than two standard errors off; 1 in 22 is by "
+    end += f"chance: {'; '.join(off)}. Matches left are a bias: with wrong answers an estimate near 0 may "
+    end += "fall below 0, and 0 is stated then, so that the mean lies above the truth."
     table = markdown(COVERAGE, [*head, "precision", "recall in reach", "AP in reach"], shown)
     return f"{table}\n\n{end}"
+
+
+def _off(figure: dict[str, Any]) -> float:
+    """By how many standard errors a mean value is off; 0 where the difference is one of rounding."""
+    return 0.0 if abs(figure["mean"] - figure["truth"]) < 1e-9 else float(figure["z"])
 
 
 def promises(rows: list[dict[str, Any]]) -> str:
