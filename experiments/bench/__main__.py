@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 # no benches of their own
-SHARED = ("__init__", "__main__", "claims", "strangers_page", "strangers_tables", "synthetic_rows")
+SHARED = ("__init__", "__main__", "claims", "kept", "strangers_page", "strangers_tables", "synthetic_rows")
 
 
 def benches() -> dict[str, tuple[str, list[str]]]:

@@ -214,7 +214,7 @@ def study(case: Case, labels: int, repeats: int, seed: int) -> dict[str, Any]:
             "truth": _mean(exact_),
             "mean": _mean(value),
             "z": float(off.mean() / error)
-            if error > 0
+            if error > 1e-9  # less is rounding
             else (0.0 if not len(off) or abs(off.mean()) < 1e-9 else np.inf),
             "coverage": float(covered.mean()) if len(covered) else None,
             "width": _mean(high - low),

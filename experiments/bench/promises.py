@@ -1,12 +1,11 @@
 """Whether lists have the precision or recall that was asked for, on campaigns whose truth is known.
 
-    python -m experiments.bench.promises --campaign DIR [DIR ...] [--repeats 20] [--out FILE.json]
-    python -m experiments.bench.promises --task TASK [TASK ...] --labels 200 400 --seeds 0 1 --work FOLDER
+    python -m experiments.bench.promises --kept FOLDER [FOLDER ...] [--jobs 1] [--out FILE.json]
+    python -m experiments.bench.promises --campaign DIR [DIR ...] [--cache FOLDER]
 
-The first takes finished campaigns, such as those that `strangers --keep` leaves; the second makes its own by
-the defaults of `pairsieve init --labels`. Each repeat checks a list as `pairsieve match` does, with other
-random pairs, answered by the truth; nothing is written to the campaigns. Printed for precisions and recalls
-asked at 95 % confidence with at most `--check-labels`:
+Takes finished campaigns: those that `strangers --out FOLDER --keep` left, or any that are named. Each repeat
+checks a list as `pairsieve match` does, with other random pairs, answered by the truth; nothing is written to
+the campaigns. Printed for precisions and recalls asked at 95 % confidence with at most `--check-labels`:
 
     shown     share of repeats in which a list was shown to be good enough
     kept      of those, how many have what was promised: precision on the pairs nobody labelled; recall of all
@@ -17,15 +16,14 @@ asked at 95 % confidence with at most `--check-labels`:
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pairsieve import create_campaign
+from experiments.bench.kept import KeptCampaign, add_options, for_each
 from pairsieve.audit.draws import AskedPairs
 from pairsieve.audit.guarantee import (
     NOT_DRAWN,
@@ -54,7 +52,6 @@ PRECISIONS, RECALLS = (0.8, 0.9, 0.95), (0.8, 0.9, 0.95)
 class Case:
     """A campaign's ranking, what is known of it, and the truth by score."""
 
-    name: str
     ranking: Ranking
     known: Known
     asked: AskedPairs
@@ -67,9 +64,7 @@ class Case:
         known = labelled_pairs(campaign, split)
         asked = asked_pairs(campaign.ledger, ranking.scored.scan)
         expected = from_labels(ranking, campaign.out_of_fold(round), known, asked)
-        folder = campaign.folder.resolve()
-        name = folder.parent.name if folder.name == "campaign" else folder.name
-        return Case(name, ranking, known, asked, expected)
+        return Case(ranking, known, asked, expected)
 
     @property
     def positives(self) -> Any:
@@ -223,6 +218,8 @@ def recall_once(asked: AskedRecall, labels: int, seed: int) -> dict[str, float]:
         given[drawn] = asked.match[drawn]
     sample = RecallSample(asked.scores, given, asked.top, asked.known)
     at = shortest_list(sample, asked.wanted, np.random.default_rng(seed))
+    if at is None:
+        return {"shown": 0.0, "kept": np.nan, "within": np.nan, "found": np.nan, "labels": sum(counts)}
     listed = (asked.scores >= np.float32(at)) & (given != 0) | (given == 1)
     right = int((listed & asked.match).sum()) + asked.known
     inside = int(asked.match.sum()) + asked.known
@@ -237,49 +234,32 @@ def recall_once(asked: AskedRecall, labels: int, seed: int) -> dict[str, float]:
     }
 
 
-def cases(asked: argparse.Namespace) -> Iterator[Case]:
-    for folder in asked.campaign:
-        yield Case.of(Campaign(folder, asked.cache))
-    for task in asked.task:
-        for labels in asked.labels:
-            for seed in asked.seeds:
-                folder = asked.work / f"{task.name}-{labels}-{seed}"
-                if not (folder / "campaign.toml").exists():
-                    create_campaign(folder, task, labels=labels, seed=seed)
-                campaign = Campaign(folder)
-                campaign.run()
-                yield Case.of(campaign)
+def checked(campaign: KeptCampaign, kinds: Sequence[str], labels: int, repeats: int) -> list[dict[str, Any]]:
+    """The rows of a campaign: every precision and recall asked."""
+    case, rows = Case.of(Campaign(campaign.folder, campaign.cache)), []
+    for kind in kinds:
+        for wanted in PRECISIONS if kind == "precision" else RECALLS:
+            row: dict[str, Any] = {"campaign": campaign.name, "asked": f"{kind} {wanted:g}"}
+            rows.append(row | repeated(case, kind, wanted, labels, repeats))
+    return rows
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row in words."""
+    figures = [row[name] for name in ("shown", "kept", "within", "found", "labels")]
+    cells = "".join(f"{each:8.3f}" if each is not None else f"{'-':>8}" for each in figures)
+    return f"{row['campaign']:28}{row['asked']:>16}{cells}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--campaign", type=Path, nargs="*", default=[])
-    parser.add_argument("--task", type=Path, nargs="*", default=[])
-    parser.add_argument("--labels", type=int, nargs="*", default=[200, 400, 1000])
-    parser.add_argument("--seeds", type=int, nargs="*", default=[0])
-    parser.add_argument("--work", type=Path, default=Path("promises"))
-    parser.add_argument("--cache", type=Path, default=None)
+    add_options(parser)
     parser.add_argument("--check-labels", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--kinds", nargs="*", default=["precision", "recall"])
-    parser.add_argument("--out", type=Path, default=None)
     asked = parser.parse_args()
-    rows: list[dict[str, Any]] = []
-    row: dict[str, Any]
     print(f"{'campaign':28}{'asked':>16}{'shown':>8}{'kept':>8}{'within':>8}{'found':>8}{'labels':>8}")
-    for case in cases(asked):
-        for kind in asked.kinds:
-            for wanted in PRECISIONS if kind == "precision" else RECALLS:
-                row = {"campaign": case.name, "asked": f"{kind} {wanted:g}"}
-                row |= repeated(case, kind, wanted, asked.check_labels, asked.repeats)
-                rows.append(row)
-                names = ("shown", "kept", "within", "found", "labels")
-                cells = "".join(
-                    f"{row[name]:8.3f}" if row[name] is not None else f"{'-':>8}" for name in names
-                )
-                print(f"{row['campaign']:28}{row['asked']:>16}{cells}", flush=True)
-        if asked.out:
-            asked.out.write_text(json.dumps(rows, indent=1) + "\n")
+    sys.exit(for_each(asked, checked, asked.kinds, asked.check_labels, asked.repeats, say=line) > 0)
 
 
 def repeated(case: Case, kind: str, wanted: float, labels: int, repeats: int) -> dict[str, float | None]:

@@ -1,9 +1,10 @@
-"""Writes docs/promises.md from the rows that four benches kept in experiments/bench/results/promises.
+"""Writes docs/promises.md from the rows that five benches kept in experiments/bench/results/promises.
 
     python -m experiments.bench.promises_page
 
-audit_coverage.json (audit_coverage), promises.json (promises), reliability.json (reliability) and
-inferred_errors.json (inferred_errors); nothing is run for it. A bench without kept rows is named.
+audit_coverage.json (audit_coverage), promises.json (promises), reliability.json (reliability),
+measuring_cost.json (measuring_cost) and inferred_errors.json (inferred_errors); nothing is run for it. A
+bench without kept rows is named.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.bench.measuring_cost import FIGURES, mean_cost
 from experiments.bench.reliability import FEWEST_PAIRS, MOST_OFF
 from pairsieve.files import write_text
 
@@ -38,21 +40,29 @@ value is given with fewer than 60 labels or 5 matches within reach. Made by
 
 LISTS = """## Lists with a precision or recall
 
-Checks of finished campaigns with at most 100 labels at 95 % confidence, 20 with other random pairs each.
-Shown: the share of checks in which a list was shown to be good enough. Kept: of these, the share that is, on
-the pairs nobody labelled (a recall: of all matches, and of those within reach, which is what is promised).
-Found: median recall (of a recall asked: precision) over that of the best threshold, which knows the truth; 0
-where nothing was shown. Campaigns are named by table, labels and seed. How far a recall's check reaches was
-chosen while looking at seed 0 of amazon-google, cora, people, products, qqp-5k and short-names. Made by
-`python -m experiments.bench.promises --campaign DIR …` from those of
-`python -m experiments.bench.strangers --labels 400 --keep`."""
+Checks of finished campaigns with at most 100 labels at 95 % confidence, 20 with other random pairs each; of
+0.8, 0.9 and 0.95 asked, in this order. Shown: the share of checks in which a list was shown to be good
+enough. Kept: of these, the share that is, on the pairs nobody labelled (a recall: of all matches wherever
+they score; within: of those within reach, which is what is promised). Found: median recall (of a recall
+asked: precision) over that of the best threshold, which knows the truth; 0 where nothing was shown.
+Campaigns are named by table, labels and seed. How far a recall's check reaches was chosen while looking at
+seed 0 of amazon-google, cora, people, products, qqp-5k and short-names at 400 labels, what is counted beyond
+that while looking at cora and short-names. Made by
+`python -m experiments.bench.promises --kept FOLDER` from the campaigns of
+`python -m experiments.bench.strangers --out FOLDER --keep`."""
 
 PROBABILITIES = """## Probabilities
 
 All pairs that nobody labelled, by stated probability; bins with at least 100 pairs. The constants of the
 calibration were chosen while looking at amazon-google, cora, people, qqp-5k and short-names, seed 0: only the
 other tables and seeds are a test of them. Made by
-`python -m experiments.bench.reliability --campaign DIR …`."""
+`python -m experiments.bench.reliability --kept FOLDER`."""
+
+COST = """## What measuring costs
+
+The share of each batch that is drawn to measure by does not train. F1 of the list and AP with it and without
+it, under the same budget. Made by `python -m experiments.bench.measuring_cost` from two runs of
+`python -m experiments.bench.strangers`, the second with `--share 0`."""
 
 INFERRED = """## Inferred labels
 
@@ -82,50 +92,69 @@ def coverage(rows: list[dict[str, Any]]) -> str:
         cells += [_number(covered[least]) if least else "-", least or "-"]
         for name in ("precision", "recall in reach", "AP in reach"):
             each = figures[name]
-            mean = "-" if each["mean"] is None else f"{each['mean']:.3f} ({each['z']:+.1f})"
+            mean = "-" if each["mean"] is None else f"{each['mean']:.3f} ({_off(each):+.1f})"
             cells.append(f"{_number(each['truth'])}, {mean}, {_number(each['width'])}")
         shown.append(cells)
     head = ["regime", "labels", "repeats", "lowest coverage", "of"]
-    values = [
-        each["z"]
+    values = {
+        f"{name} of {row['regime']}, {row['labels']:,} labels ({_off(each):+.1f})": _off(each)
         for row in rows
-        for each in row["figures"].values()
-        if each["mean"] is not None and each["z"]
-    ]
-    off = sum(abs(z) > 2 for z in values)
-    end = f"Of {len(values)} mean values {off} are more than two standard errors off; 1 in 22 is by chance."
+        for name, each in row["figures"].items()
+        if each["mean"] is not None and _off(each)
+    }
+    off = [name for name, z in values.items() if abs(z) > 2]
+    end = f"Of {len(values)} mean values {len(off)} are more than two standard errors off; 1 in 22 is by "
+    end += f"chance: {'; '.join(off)}. Matches left are a bias: with wrong answers an estimate near 0 may "
+    end += "fall below 0, and 0 is stated then, so that the mean lies above the truth."
     table = markdown(COVERAGE, [*head, "precision", "recall in reach", "AP in reach"], shown)
     return f"{table}\n\n{end}"
 
 
+def _off(figure: dict[str, Any]) -> float:
+    """By how many standard errors a mean value is off; 0 where the difference is one of rounding."""
+    return 0.0 if abs(figure["mean"] - figure["truth"]) < 1e-9 else float(figure["z"])
+
+
 def promises(rows: list[dict[str, Any]]) -> str:
-    """Lists asked for a precision or recall, by campaign."""
-    names = ("shown", "kept", "within", "found")
-    shown = [
-        [
-            row["campaign"],
-            row["asked"],
-            *(_number(row[name]) for name in names),
-            _number(row["labels"], ".0f"),
-        ]
-        for row in rows
-    ]
+    """Lists asked for a precision or recall: one row a campaign and kind, then sums by number of labels."""
+    kept: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        kept.setdefault((row["campaign"], row["asked"].split()[0]), []).append(row)
+    shown = []
+    for (campaign, kind), mine in kept.items():
+        cells = [" / ".join(_number(row[name], ".2f") for row in mine) for name in ("shown", "kept", "found")]
+        within = " / ".join(_number(row["within"], ".2f") for row in mine) if kind == "recall" else "-"
+        labels = " / ".join(_number(row["labels"], ".0f") for row in mine)
+        shown.append([campaign, kind, cells[0], cells[1], within, cells[2], labels])
     head = ["campaign", "asked", "shown", "kept", "kept within reach", "found", "check labels"]
-    ends = []
-    for kind, figure in (("precision", "kept"), ("recall", "within")):
-        mine = [row for row in rows if row["asked"].startswith(kind)]
-        lists = [row for row in mine if row[figure] is not None]
-        weight = max(sum(row["shown"] for row in lists), 1e-9)
-        kept = sum(row[figure] * row["shown"] for row in lists) / weight
-        median = float(np.median([row["found"] for row in mine])) if mine else 0.0
-        within = " within reach" if kind == "recall" else ""
-        ends.append(
-            f"Of the lists shown to have a {kind}, {kept:.1%} have it{within}; median found {median:.2f}."
+    sums = [
+        _summed(
+            [row for row in rows if row["asked"].startswith(kind) and _budget(row) == labels], kind, labels
         )
-        if kind == "recall":
-            of_all = sum(row["kept"] * row["shown"] for row in lists) / weight
-            ends.append(f"Of all matches, wherever they score, {of_all:.1%} of these lists have the recall.")
-    return f"{markdown(LISTS, head, shown)}\n\n" + "\n".join(ends)
+        for kind in ("precision", "recall")
+        for labels in sorted({_budget(row) for row in rows})
+    ]
+    names = ["asked", "labels", "campaigns", "lists shown", "kept", "kept within reach", "median found"]
+    return f"{markdown(LISTS, head, shown)}\n\n{markdown('All of them:', names, sums)}"
+
+
+def _budget(row: dict[str, Any]) -> int:
+    """The labels of a campaign, from its name TABLE.LABELS.SEED."""
+    return int(row["campaign"].rsplit(".", 2)[1])
+
+
+def _summed(rows: list[dict[str, Any]], kind: str, labels: int) -> list[str]:
+    lists = [row for row in rows if row["kept"] is not None]
+    weight = max(sum(row["shown"] for row in lists), 1e-9)
+    kept = [
+        f"{sum(row[name] * row['shown'] for row in lists) / weight:.1%}"
+        if name == "kept" or kind == "recall"
+        else "-"
+        for name in ("kept", "within")
+    ]
+    found = float(np.median([row["found"] for row in rows])) if rows else 0.0
+    shown = f"{np.mean([row['shown'] for row in rows]):.1%}"
+    return [kind, f"{labels:,}", str(len({row["campaign"] for row in rows})), shown, *kept, f"{found:.2f}"]
 
 
 def reliable(rows: list[dict[str, Any]]) -> str:
@@ -134,7 +163,8 @@ def reliable(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         for each in row["bins"]:
             if each["pairs"] >= FEWEST_PAIRS:
-                cells = [row["campaign"], row["probability"], f"{row['drawn']:,}"]
+                name = row["campaign"] + ("" if row["split"] in ("all", "train") else f", {row['split']}")
+                cells = [name, row["probability"], f"{row['drawn']:,}"]
                 cells += [f"{each['from']:.1f} to {each['to']:.1f}", f"{each['pairs']:,.0f}"]
                 shown.append([*cells, _number(each["stated"]), _number(each["true"])])
     head = ["campaign", "where", "labels drawn", "probability", "pairs", "stated", "true"]
@@ -157,10 +187,26 @@ def inferred(rows: list[dict[str, Any]]) -> str:
     return markdown(INFERRED, [*head, 'error with one "no match"', "stated limit", "covered"], shown)
 
 
+def cost(rows: list[dict[str, Any]]) -> str:
+    """F1 and AP with the measuring share and without it."""
+    names = ("f1", "f1_without", "ap", "ap_without")
+    shown = [
+        [row["table"], f"{row['labels']:,}", str(row["seeds"]), *(_number(row[name]) for name in names)]
+        for row in rows
+    ]
+    ends = []
+    for figure in FIGURES:
+        mean, error = mean_cost(rows, figure)
+        ends.append(f"{figure.upper()} {mean:+.4f} ± {error:.4f}")
+    head = ["table", "labels", "seeds", "F1", "F1 without", "AP", "AP without"]
+    return f"{markdown(COST, head, shown)}\n\nWith the share less without it, over tables: {'; '.join(ends)}."
+
+
 PARTS: dict[str, Callable[[list[dict[str, Any]]], str]] = {
     "audit_coverage": coverage,
     "promises": promises,
     "reliability": reliable,
+    "measuring_cost": cost,
     "inferred_errors": inferred,
 }
 

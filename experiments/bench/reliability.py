@@ -1,25 +1,28 @@
 """Whether a stated probability is one: stated and true rates over all pairs that nobody labelled.
 
-    python -m experiments.bench.reliability --campaign DIR [DIR ...] [--split test] [--out FILE.json]
+    python -m experiments.bench.reliability --kept FOLDER [FOLDER ...] [--jobs 1] [--out FILE.json]
+    python -m experiments.bench.reliability --campaign DIR [DIR ...] [--cache FOLDER] [--split test]
 
-Takes finished campaigns whose truth is known. Two probabilities are looked at: the column that `match` writes
-(from the drawn labels of the split, or dev's truth) and that of `/match`, `explain` and `export` (dev's truth
-where there is a held-out dev split, else drawn labels). By tenths of stated probability: how many pairs, the
-mean stated, the true share of matches. A bin with at least 100 pairs should differ by at most 0.1; the
-largest such difference is printed. "no probability": too few labels were drawn, and none is stated.
+Takes finished campaigns whose truth is known: those that `strangers --out FOLDER --keep` left, or any that
+are named. Of one with several splits, its own and test are looked at. Two probabilities are looked at: the
+column that `match` writes (from the drawn labels of the split, or dev's truth) and that of `/match`,
+`explain` and `export` (dev's truth where there is a held-out dev split, else drawn labels). By tenths of
+stated probability: how many pairs, the mean stated, the true share of matches. A bin with at least 100 pairs
+should differ by at most 0.1; the largest such difference is printed. "no probability": too few labels were
+drawn, and none is stated.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.bench.kept import KeptCampaign, add_options, for_each
 from pairsieve.audit.run import asked_pairs
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.audits import split_ledger
@@ -27,7 +30,6 @@ from pairsieve.campaign.probability import calibration_of, reliability_over_all
 from pairsieve.matches.calibration import from_labels
 from pairsieve.matches.find import labelled_pairs, split_named
 from pairsieve.matches.ranking import rank
-from pairsieve.progress import tracked
 from pairsieve.scorer.calibration import Calibration
 
 FEWEST_PAIRS, MOST_OFF = 100, 0.1
@@ -65,38 +67,38 @@ def worst(rows: list[dict[str, float]]) -> float | None:
     return max(off) if off else None
 
 
+def stated(campaign: KeptCampaign, split_name: str | None) -> list[dict[str, Any]]:
+    """The rows of a campaign: each probability that is stated, over each split."""
+    opened, found = Campaign(campaign.folder, campaign.cache), list[dict[str, Any]]()
+    held_out = ["test"] if "test" in opened.task.splits else []
+    for split in [split_name] if split_name else [opened.settings.split, *held_out]:
+        for name, curve in calibrations(opened, split).items():
+            made = curve()
+            rows = table_of(opened, split, made)
+            row: dict[str, Any] = {"campaign": campaign.name, "split": split, "probability": name}
+            row |= {"drawn": 0 if made is None else made.drawn, "worst": worst(rows), "bins": rows}
+            found.append(row)
+    return found
+
+
+def words(row: dict[str, Any]) -> str:
+    """A row as a table."""
+    head = f"{row['campaign']} {row['split']} {row['probability']}, {row['drawn']} labels drawn"
+    if row["worst"] is None:
+        return f"{head}: " + ("no bin of 100 pairs" if row["bins"] else "no probability")
+    lines = [f"{head}, worst {row['worst']:.3f}"]
+    for bin in row["bins"]:
+        ends = f"{bin['from']:.1f}-{bin['to']:.1f}"
+        lines.append(f"  {ends:8}{bin['pairs']:14,.0f}{bin['stated']:9.3f}{bin['true']:9.3f}")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--campaign", type=Path, nargs="+")
+    add_options(parser)
     parser.add_argument("--split", default=None)
-    parser.add_argument("--cache", type=Path, default=None)
-    parser.add_argument("--out", type=Path, default=None)
     asked = parser.parse_args()
-    found: list[dict[str, Any]] = []
-    for folder in tracked(asked.campaign, "campaigns"):
-        campaign = Campaign(folder, asked.cache)
-        called = folder.resolve().parent.name if folder.name == "campaign" else folder.name
-        for name, curve in calibrations(campaign, asked.split).items():
-            made = curve()
-            rows = table_of(campaign, asked.split, made)
-            row = {
-                "campaign": called,
-                "split": split_named(campaign, asked.split).name,
-                "probability": name,
-                "drawn": 0 if made is None else made.drawn,
-                "worst": worst(rows),
-                "bins": rows,
-            }
-            found.append(row)
-            if not rows:
-                print(f"{called} {row['split']} {name}: no probability ({row['drawn']} labels drawn)")
-                continue
-            print(f"{called} {row['split']} {name}, {row['drawn']} labels drawn, worst {row['worst']:.3f}")
-            for bin in rows:
-                ends = f"{bin['from']:.1f}-{bin['to']:.1f}"
-                print(f"  {ends:8}{bin['pairs']:14,.0f}{bin['stated']:9.3f}{bin['true']:9.3f}", flush=True)
-            if asked.out:
-                asked.out.write_text(json.dumps(found, indent=1) + "\n")
+    sys.exit(for_each(asked, stated, asked.split, say=words) > 0)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A bench of strangers: default options on tables the product was not built with; AP, F1, batches, seconds.
 
     python -m experiments.bench.strangers --out FOLDER [--tables cora,people] [--labels 50,100,200,400,800]
-        [--seeds 0,1,2] [--jobs 1] [--cache FOLDER] [--data FOLDER] [--limit SECONDS] [--keep]
+        [--seeds 0,1,2] [--jobs 1] [--cache FOLDER] [--data FOLDER] [--limit SECONDS] [--keep] [--share S]
     python -m experiments.bench.strangers --list
     python -m experiments.bench.strangers --out FOLDER --show
     python -m experiments.bench.strangers --out FOLDER --page
@@ -10,9 +10,10 @@ A cell is one table, one number of labels and one seed. It runs in a process of 
 `create_campaign(folder, task, labels=N)`, `run()`, `find_matches()`, nothing else set but the seed. Its row
 is stored as FOLDER/cells/TABLE.LABELS.SEED.json; a cell with a row is not run again (one that failed is, with
 --again). F1 is counted from the list's file against the truth, by code that shares nothing with the product.
-A table whose files are not there is skipped and named. --show prints the rows stored so far. --page keeps the
-rows in experiments/bench/results/strangers and writes docs/strangers.md and its picture from them; without
---out from those kept.
+A table whose files are not there is skipped and named. --share sets the measuring share, for a folder of its
+own: what the share costs is the difference (`measuring_cost`). --show prints the rows stored so far. --page
+keeps the rows in experiments/bench/results/strangers and writes docs/strangers.md and its picture from them;
+without --out from those kept.
 """
 
 from __future__ import annotations
@@ -62,18 +63,20 @@ class Cell:
 # ── one cell ────────────────────────────────────────────────────────────────────────────────────
 
 
-def run_cell(cell: Cell, out: Path, cache: Path, data: Path, keep: bool) -> dict[str, Any]:
+def run_cell(
+    cell: Cell, out: Path, cache: Path, data: Path, keep: bool, share: float | None = None
+) -> dict[str, Any]:
     """Make the task, run the campaign, list its matches; the row to store. Whatever fails is in the row."""
     from pairsieve import PairsieveError
 
     table = TABLES[cell.table]
     row: dict[str, Any] = {"table": cell.table, "labels": cell.labels, "seed": cell.seed, "edge": table.edge}
-    row["code"] = revision()
+    row |= {"code": revision(), **({} if share is None else {"share": share})}
     folder = out / "campaigns" / cell.name
     shutil.rmtree(folder, ignore_errors=True)
     began = time.perf_counter()
     try:
-        row |= _measured(cell, table, folder, cache, data, row)
+        row |= _measured(cell, table, folder, cache, data, row, share)
         row["outcome"] = complaint(row) or "ok"
     except PairsieveError as error:
         row |= {"outcome": "refused", "words": str(error)}
@@ -93,7 +96,13 @@ def revision() -> str:
 
 
 def _measured(
-    cell: Cell, table: StrangerTable, folder: Path, cache: Path, data: Path, row: dict[str, Any]
+    cell: Cell,
+    table: StrangerTable,
+    folder: Path,
+    cache: Path,
+    data: Path,
+    row: dict[str, Any],
+    share: float | None,
 ) -> dict[str, Any]:
     """The figures of a cell. `row` is filled on the way, so that a failure leaves what came before it."""
     from pairsieve import create_campaign, find_matches, save_task
@@ -106,7 +115,12 @@ def _measured(
     save_task(task if table.answers == "truth" else without_truth(task), folder / "task")
     began = time.perf_counter()
     campaign = create_campaign(
-        folder / "campaign", folder / "task", labels=cell.labels, seed=cell.seed, cache=cache
+        folder / "campaign",
+        folder / "task",
+        labels=cell.labels,
+        seed=cell.seed,
+        cache=cache,
+        measuring_share=share,
     )
     _run(campaign, table, split, cell.seed)
     row["run_seconds"] = round(time.perf_counter() - began, 2)
@@ -212,6 +226,7 @@ def _run_all(asked: argparse.Namespace, wanted: Sequence[Cell]) -> None:
     environment = {**os.environ, **limits, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     base = [sys.executable, "-m", "experiments.bench.strangers", "--out", str(asked.out)]
     base += ["--cache", str(asked.cache), "--data", str(asked.data), *(["--keep"] if asked.keep else [])]
+    base += [] if asked.share is None else ["--share", str(asked.share)]
 
     def run(cell: Cell) -> None:
         path = asked.out / "cells" / f"{cell.name}.json"
@@ -288,6 +303,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=SHARED)
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds of a cell")
     parser.add_argument("--keep", action="store_true", help="keep the campaigns' folders")
+    parser.add_argument("--share", type=float, help="of each batch that is drawn to measure by")
     parser.add_argument("--again", action="store_true", help="run cells again whose outcome was not ok")
     parser.add_argument("--list", action="store_true", help="the tables")
     parser.add_argument("--show", action="store_true", help="print what is stored, run nothing")
@@ -310,7 +326,8 @@ def main() -> None:
     asked.data = asked.data.resolve()
     if asked.cell:
         table, labels, seed = asked.cell.rsplit(".", 2)
-        row = run_cell(Cell(table, int(labels), int(seed)), asked.out, asked.cache, asked.data, asked.keep)
+        cell = Cell(table, int(labels), int(seed))
+        row = run_cell(cell, asked.out, asked.cache, asked.data, asked.keep, asked.share)
         write_text(asked.out / "cells" / f"{asked.cell}.json", json.dumps(row))
         return
     if not asked.show:

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from experiments.synthetic.records import table_of
+from pairsieve.demo import ROUGHNESS, SIZES
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, is_member, pair_rows
-from pairsieve.synthetic import Roughness, group_sizes, same_cluster
+from pairsieve.synthetic import CITATIONS, Roughness, group_sizes, same_cluster, synthetic_records
 from pairsieve.tasks import Collection, Split, Task, matching_task, qqp_task, wikiqa_task
 from pairsieve.tasks.fields import make_fields
 from pairsieve.tasks.joined import joined_rows
@@ -172,6 +173,17 @@ def _made(
     return _one_table(kind, keys, table.texts(), same_cluster(table.entity))
 
 
+def _demo(records: int, splits: tuple[str, ...], data: Path) -> Task:
+    """The demo's table; with several splits, as many such tables that share no record and no key."""
+    made = {}
+    for seed, name in enumerate(splits):
+        table = synthetic_records(CITATIONS, group_sizes(records, SIZES), seed, ROUGHNESS)
+        side = Collection([f"{name}-{row}" for row in range(records)], table.texts())
+        matches = same_cluster(table.entity)
+        made[name] = Split(name, AllPairs(records), side, side, matches, NOTHING, True)
+    return Task("demo", "equivalence", made, {"source": "demo"}, {})
+
+
 def _two_tables(kind: str, left: int, right: int, matches: int, data: Path, **rough: float) -> Task:
     """Entities of both tables have one record in each; all others one record in one of them."""
     sizes = [2] * matches + [1] * (left + right - 2 * matches)
@@ -221,6 +233,8 @@ TABLES = {
         _table("qqp-5k", "part of qqp-174k", _questions, 5_000, file="qqp"),
         _table("qqp-20k", "part of qqp-174k", _questions, 20_000, file="qqp"),
         _table("wikiqa", "questions and sentences; AP of dev, list of train", _wikiqa, file="wikiqa"),
+        _table("demo", "the demo's citations", _demo, 1_000, ("all",)),
+        _table("demo-splits", "the same kind; list of train", _demo, 1_000, ("train", "dev", "test")),
         _table("products", "groups of 1 to 8", _made, "products", 3_000, GROUPS),
         _table(
             "people", "typing errors", _made, "people", 5_000, {2: 0.4, 3: 0.2, 4: 0.1}, typo=0.4, missing=0.2

@@ -15,6 +15,7 @@ from pairsieve.audit.guarantee import (
     allowed_failures,
     check_precision,
     labels_needed,
+    matches_beyond,
     permanent_order,
     plan_lists,
     plan_top,
@@ -135,7 +136,7 @@ def test_the_random_order_is_fixed_and_even() -> None:
 
 
 def recall_checked(match: np.ndarray, rate: np.ndarray, recall: float, labels: int, seed: int) -> int:
-    """The size of the list that a check of `recall` shows; pairs are in the order of their scores."""
+    """The size of the list that a check of `recall` shows, all pairs where it shows none; best pair first."""
     scores = np.linspace(1, -1, len(match)).astype(np.float32)
     below = labels - labels // TOP_SHARE
     top = plan_top(np.arange(1, len(match) + 1), np.cumsum(rate), 0, recall, below)
@@ -146,7 +147,7 @@ def recall_checked(match: np.ndarray, rate: np.ndarray, recall: float, labels: i
         drawn = rng.choice(np.flatnonzero(part), count, replace=False)
         given[drawn] = match[drawn]
     at = shortest_list(RecallSample(scores, given, float(scores[top]), 0), recall, rng)
-    return int((scores >= np.float32(at)).sum())
+    return len(match) if at is None else int((scores >= np.float32(at)).sum())
 
 
 @pytest.fixture
@@ -178,6 +179,24 @@ def test_a_recall_at_the_edge_of_truth_is_not_shown_too_often(fewer_draws: None)
     rate = np.where(np.arange(2000) < 800, 1.0, 0.0)
     short = sum(recall_checked(match, rate, 0.9, 100, seed) < 800 + 12 * 10 for seed in range(200))
     assert short <= 16
+
+
+def test_matches_that_do_not_end_within_reach_are_counted_as_missed() -> None:
+    """1,000 pairs within reach, 500 in question: matches are among all of these, or among the first 100."""
+    scores = np.linspace(1, 0, 1000).astype(np.float32)
+    labels = np.full(1000, NOT_DRAWN, np.int8)
+    labels[0:500:20] = 1
+    labels[500:1000:10] = 0
+    none = RecallSample(scores, labels.copy(), float(scores[499]), 0)
+    assert matches_beyond(none) == 0.0
+    labels[500:1000:50] = 1  # one in five, as many near the end
+    flat = RecallSample(scores, labels.copy(), float(scores[499]), 0)
+    assert 2 * 1000 * 0.1 < matches_beyond(flat) < 2 * 1000 * 0.3
+    labels[600:1000:50] = 0
+    ends = RecallSample(scores, labels, float(scores[499]), 0)
+    assert matches_beyond(ends) < 10
+    for sample, shown in ((none, True), (flat, False), (ends, True)):
+        assert (shortest_list(sample, 0.8, np.random.default_rng(0)) is not None) is shown
 
 
 def test_without_pairs_in_question_the_list_is_what_is_within_reach() -> None:

@@ -27,6 +27,12 @@ say how many matches a list misses at most. Lists are tested from the longest, w
 reach, to shorter ones, until one is not shown to have the recall. Both limits are exact (Clopper and Pearson
 1934) and melded (Fay, Proschan and Brittain 2015). Fewer, larger groups of pairs bring more here: the limits
 of many strata with a few labels each add up.
+
+**Beyond the reach** lie millions of pairs, of which n labels without a match leave room for 3 / n: no limit
+that assumes nothing is of use there. Where the drawn labels say that matches do not end within reach, they
+are taken to go on, thinning like rank^-1.5 (`matches_beyond`), and count as missed. Then often no list has
+the recall, and none is shown. What is promised is of the matches within reach; matches far beyond, of which
+nothing near its end gives a sign, nobody sees.
 """
 
 from __future__ import annotations
@@ -38,8 +44,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pairsieve.audit.calibrate import THINNING
 from pairsieve.audit.draws import FIRST_STRATUM, Counts, Floats, reach_rank
 from pairsieve.measure.curve import Curve
+from pairsieve.models.head import fit_head
 from pairsieve.numeric import logit, sigmoid
 from pairsieve.pairs import Ids, Scores
 
@@ -315,13 +323,28 @@ def split_labels(labels: int, above: int, below: int) -> tuple[int, int]:
     return first, min(labels - first, below)
 
 
+def matches_beyond(sample: RecallSample) -> float:
+    """Matches expected beyond the reach: the rate at its end, N·r of which rank^-1.5 leaves twice as many.
+
+    The rate is that of a logistic regression of the labels in question on the logarithm of the rank.
+    """
+    rank = np.argsort(np.argsort(-sample.scores, kind="stable")) + 1.0
+    drawn = (sample.scores < np.float32(sample.top)) & (sample.labels > NOT_DRAWN)
+    match = sample.labels[drawn] != 0
+    if not match.any():
+        return 0.0
+    weight, bias = fit_head(-np.log(rank[drawn]), match)
+    rate = float(sigmoid(np.array(bias - weight * np.log(len(rank)))))
+    return rate * len(rank) / (THINNING - 1.0)
+
+
 def shortest_list(
     sample: RecallSample, recall: float, rng: np.random.Generator, confidence: float = 0.95
-) -> float:
-    """The threshold of the shortest list that is shown to have `recall` of the matches within reach.
+) -> float | None:
+    """The threshold of the shortest list that is shown to have `recall`; None where none is.
 
-    That of all pairs within reach where no shorter one is. An unsure answer counts as no match above `top`,
-    and as a match below.
+    Of the matches within reach and those expected beyond it, which no list has. An unsure answer counts as no
+    match above `top`, and as a match below.
     """
     top = sample.scores >= np.float32(sample.top)
     seen = sample.labels > NOT_DRAWN
@@ -330,22 +353,22 @@ def shortest_list(
     below = ~top & seen
     sure = sample.known + x + int((below & (sample.labels == 1)).sum())
     found = sure + rng.binomial(int(top.sum()) - n, share)
-    scores = np.unique(sample.scores[~top])
-    at = float(sample.scores.min()) if len(sample.scores) else sample.top
+    scores, beyond = np.unique(sample.scores[~top]), matches_beyond(sample)
+    shown: float | None = None
     if not len(scores):
-        return at
+        return float(sample.scores.min()) if len(sample.scores) else sample.top
     places = np.unique(np.linspace(0, len(scores), CANDIDATES).astype(np.int64))
-    for place in places[1:].tolist():  # the first `place` of the scores in question are left out
+    for place in places.tolist():  # the first `place` of the scores in question are left out
         threshold = sample.top if place == len(scores) else float(scores[place])
         out = sample.scores < np.float32(threshold)
         n, x = int((out & seen).sum()), int((out & seen & (sample.labels != 0)).sum())
         rate = rng.beta(x + 1.0, n - x, MELDED) if x < n else np.ones(MELDED)
-        missed = rng.binomial(int(out.sum()) - n, rate)
+        missed = rng.binomial(int(out.sum()) - n, rate) + beyond
         share = np.divide(found, found + missed, out=np.ones(MELDED), where=found + missed > 0)
         if np.quantile(share, 1.0 - confidence) < recall:
             break
-        at = threshold
-    return at
+        shown = threshold
+    return shown
 
 
 def labels_needed(precision: float, confidence: float = 0.95) -> int:

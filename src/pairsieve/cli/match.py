@@ -242,15 +242,22 @@ def list_words(chosen: dict[str, Any], of: str = "the list has") -> list[str]:
 def check_words(check: dict[str, Any]) -> str:
     """What was shown of a list, or how many labels would show it."""
     by = f" (answered by {check['answered_by']})" if check["answered_by"] and check["labels"] else ""
+    if check["threshold"] is None and check["beyond"]:
+        return (
+            f"Not shown: {check['labels']:,} labels{by} speak of the {check['pairs']:,} best-scored pairs, "
+            f"and about {check['beyond']:,.0f} more matches are expected below these."
+        )
     if check["threshold"] is None:
         spent = f" {check['labels']:,} labels{by} do not show it;" if check["labels"] else ""
         return f"Not checked:{spent} about {check['needed']:,} more labels would tell (--check-labels)."
-    of = "its pairs that nobody labelled have"
+    of, beyond = "its pairs that nobody labelled have", ""
     if check["target"] == "recall":
+        if check["beyond"] >= 0.5:
+            beyond = f", with about {check['beyond']:,.0f} more expected below these counted as missed"
         of = f"it has, of the matches among the {check['pairs']:,} best-scored pairs,"
     return (
         f"Checked by {check['labels']:,} labels{by}: with {check['confidence']:.0%} confidence {of} a "
-        f"{check['target']} of {check['value']:g} or more."
+        f"{check['target']} of {check['value']:g} or more{beyond}."
     )
 
 

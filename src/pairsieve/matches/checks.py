@@ -22,6 +22,7 @@ from pairsieve.audit.guarantee import (
     RecallSample,
     check_precision,
     labels_needed,
+    matches_beyond,
     permanent_order,
     plan_lists,
     plan_top,
@@ -56,6 +57,7 @@ class Check:
     waiting: int = 0  # labels that people still owe
     needed: int = 0  # more labels that would probably tell
     pairs: int = 0  # of recall: the best-scored pairs that it speaks of
+    beyond: float = 0.0  # of recall: matches expected below these, counted as missed
     answered_by: str = ""  # the truth of a split, where it answered; empty: people, files or models
 
     def as_json(self) -> dict[str, Any]:
@@ -151,8 +153,8 @@ class Checker:
         drawn[there] = answers[np.searchsorted(given, ids[there])]
         sample = RecallSample(scores, drawn, top, self._known_matches(reach, mine))
         at = shortest_list(sample, value, generator_for(self.seed, self.round, "recall limits"), confidence)
-        pairs = self.ranking.count_reaching(reach)
-        return replace(check, threshold=max(at, -1.0), needed=0, pairs=pairs)
+        check = replace(check, pairs=self.ranking.count_reaching(reach), beyond=matches_beyond(sample))
+        return check if at is None else replace(check, threshold=max(at, -1.0), needed=0)
 
     def _top(self, expected: Curve, reach: float, value: float, labels: int, confidence: float) -> float:
         """The score from which on pairs will be listed, whatever the check says."""
