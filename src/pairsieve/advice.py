@@ -94,6 +94,8 @@ def advise(rows: Sequence[Row], next_labels: int) -> Advice:
     # One expected gain of nothing may follow from a dip: the curve itself must be flat.
     steps = np.abs(np.diff([value for _, value in curve[-3:]]))
     flat = gain is not None and gain < SMALL_GAIN and bool((steps < SMALL_STEP).all())
+    # A model that has seen a handful of matches is flat for want of them.
+    flat = flat and sum(row["batch"]["positives"] for row in rows) >= FEWEST_MATCHES
     if bring is None:
         verdict = "Nothing can be said about the next batch yet"
     elif few and flat:

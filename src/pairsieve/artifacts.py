@@ -35,7 +35,7 @@ BUILDING, BROKEN = ".building-", ".broken-"  # names of folders that are not art
 FORMATS: dict[str, int] = {
     "nearest": 1,  # of each text, and its cosine
     "density": 1,  # of neighbours around each text
-    "candidates": 3,  # of the re-ranker, with their log-odds
+    "candidates": 4,  # of the re-ranker, with their log-odds
     "cross": 1,  # cross-encoders of experiments
     "embedding-shard": 1,
     "embeddings": 2,
@@ -44,7 +44,7 @@ FORMATS: dict[str, int] = {
     "model": 1,
     "nearby": 1,
     "out-of-fold": 1,
-    "reranker": 5,
+    "reranker": 6,
     "served-neighbours": 4,  # of the texts that a service holds, with candidates and lexical rows
     "selection": 2,  # the pairs that a round asks about
     "tokens": 2,

@@ -183,6 +183,10 @@ def test_matching_the_balance_of_another_run(
 
 def test_a_task_without_truth_waits_for_people(person: Person, tiny_encoder: Path, tmp_path: Path) -> None:
     synthetic_task(tmp_path / "task", truth=False)
+    for labels, words in ((100, "Only 9 of them measure. Below 20, match gives no prob"), (400, "Next:")):
+        how = ("--encoder", tiny_encoder, "--labels", labels)
+        _, out, _ = person.type("init", tmp_path / f"{labels}", "--task", tmp_path / "task", *how)
+        assert words in out and ("measure." in out) == (labels == 100)
     begin(tmp_path / "c", tmp_path / "task", tiny_encoder)
     for _ in range(2):  # asking again asks nothing new
         code, out, err = person.type("run", tmp_path / "c")

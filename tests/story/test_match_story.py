@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from pairsieve.campaign import Campaign
 from pairsieve.cli import all_commands
+from pairsieve.cli.match import match_words
 from pairsieve.errors import InputError
 from pairsieve.matches import listing, unreadable
 from pairsieve.matches.listing import Known, band_cuts, list_bands, read_list
@@ -100,6 +101,15 @@ def test_by_score_alone_is_the_list_without_labels(trained, tmp_path):
             out = tmp_path / "alone.csv"
             truth = called("match", folder, *target, "--scores-only", "--out", out)["truth"]
             assert truth["scores_alone"] == truth["list"]
+
+
+def test_a_list_of_a_precision_says_how_long_the_default_one_is(trained, tmp_path):
+    folder, out = trained["two"], tmp_path / "m.csv"
+    default = called("match", folder, "--scores-only", "--out", out)
+    found = called("match", folder, "--scores-only", "--precision", 0.5, "--out", out)
+    assert found["best_f1_pairs"] == default["matches"] and "best_f1_pairs" not in default
+    said = match_words(found)
+    assert f"Without a target it would have about {default['matches']:,}" in said
 
 
 def test_count_gives_so_many_and_the_threshold_all_above(trained, tmp_path):
@@ -351,6 +361,20 @@ def test_labelled_matches_of_unreadable_texts_stay(trained, tiny_encoder):
     both = two_collections("new", texts, texts, *[np.empty(0, np.int64)] * 2, False)
     ids, count = unreadable_pairs(both, matcher, np.empty(0, np.int64))
     assert count == 4 and ids.tolist() == both.space.ids([0, 1], [1, 0]).tolist()
+
+
+def test_texts_that_differ_in_unknown_tokens_only_do_not_match_each_other(tiny_encoder):
+    """Half of the pieces unknown: alike to the encoder. One unknown mark in a readable text is no reason."""
+    encoder = encoder_named(str(tiny_encoder), 48)
+    words = ["😀 bank", "😂 bank", "😀 bank", "🙂 what", "what is a bank 😀", "what is a bank 😂", "ᏣᎳᎩ 😀"]
+    texts = Collection([*"abcdefg"], words)
+    split = one_collection("new", texts, *[np.empty(0, np.int64)] * 2, False)
+    ids, count = unreadable_pairs(split, Mock(encoder_for=lambda side: encoder), np.empty(0, np.int64))
+    assert ids.tolist() == split.space.ids([0, 1], [1, 2]).tolist()
+    assert count == 4, "three banks, and one of which nothing is known"
+    both = two_collections("new", texts, texts, *[np.empty(0, np.int64)] * 2, False)
+    ids, count = unreadable_pairs(both, Mock(encoder_for=lambda side: encoder), np.empty(0, np.int64))
+    assert ids.tolist() == np.sort(both.space.ids([0, 1, 1, 2], [1, 0, 2, 1])).tolist() and count == 8
 
 
 def test_a_collection_that_the_encoder_cannot_read_at_all_is_refused(tiny_encoder, monkeypatch):

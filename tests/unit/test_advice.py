@@ -192,6 +192,14 @@ def test_a_plain_sentence(positives: int, curve: list[float], verdict: str) -> N
     assert "the next 500 labels should bring about" in said.sentence
 
 
+def test_a_handful_of_matches_never_says_that_the_model_is_done() -> None:
+    """A curve that is flat at AP 0.07 for want of matches; with more of them it is flat indeed."""
+    curve = [0.07] * 8
+    said = [advise(figures([batch(40, 1 + many) for _ in range(8)], curve), 40).sentence for many in (0, 20)]
+    assert "Go on for the model's sake" in said[0] or said[0].startswith("Go on:")
+    assert said[1].startswith("Stop unless you want the matches themselves")
+
+
 def test_a_wide_interval_never_says_stop() -> None:
     """One match of 500 after 250 of 500: the next batch may bring few or many."""
     said = advise(figures([batch(500, 250), batch(500, 1)]), 500)

@@ -10,7 +10,7 @@ from pairsieve.reranker.features import TextReader, count_pieces, describe, feat
 from pairsieve.reranker.fields import NO_FIELDS, UNKNOWN, Layout, compare_dense, find_layout
 from pairsieve.tasks import Collection
 from pairsieve.tasks.fields import make_fields
-from pairsieve.tasks.joined import joined, joined_rows, taken_apart, without_gaps
+from pairsieve.tasks.joined import BESIDE, joined, joined_rows, read_part, taken_apart, without_gaps
 
 TABLE = {
     "name": ["Jane Doe", "J. Doe", "Ann Lee", "Bo Li"] * 2,
@@ -34,6 +34,37 @@ def test_a_missing_value_leaves_its_place_empty():
     assert without_gaps("plain text") == "plain text"
     assert joined(["", " "]) == ""
     assert taken_apart(joined(["one | other", "x |"])) == ["one / other", "x"]
+
+
+def test_values_beside_the_text_are_compared_and_not_read():
+    text = joined(["Ann Lee", ""], ["", "red | wine"])
+    assert taken_apart(text) == ["Ann Lee", "", "", "red / wine"]
+    assert taken_apart(joined(["Ann"], [""]).strip()) == ["Ann", ""]
+    assert read_part(text) == "Ann Lee | "
+    assert without_gaps(text) == "Ann Lee"
+    assert joined(["", ""], ["red"]) == ""
+    assert joined([f"a{BESIDE}b"], ["c"]).count(BESIDE.strip()) == 1
+
+
+def test_a_rare_category_in_common_weighs_more_than_a_common_one():
+    """Equal is equal by cosine; how rare the value is stands in a column of its own."""
+    table = {"name": [f"n{at}" for at in range(40)], "colour": ["red"] * 36 + ["teal"] * 3 + [""]}
+    beside = joined_rows([table["name"]], [table["colour"]])
+    side = Collection([str(at) for at in range(40)], beside, make_fields(table))
+    layout = find_layout(side, side)
+    assert [(field.name, field.kind) for field in layout.fields][1] == ("colour", "category")
+    space = AllPairs(40)
+    pieces = TextReader(count_pieces([side.texts], layout)).take_apart(space, side.texts, side.texts)
+    ids = np.sort(
+        space.ids(np.array([0, 36, 0, 0]), np.array([1, 37, 37, 39]))
+    )  # equal, unlike, missing, rare
+    scores = np.zeros(4)
+    found = describe(pieces, ids, [scores, scores])
+    assert found.shape[1] == feature_count(2, layout)
+    columns = [column for column in found.T if column[3] > column[0] > column[1] >= 0.0]
+    assert len(columns) == 1
+    assert columns[0][2] == np.float32(UNKNOWN)
+    np.testing.assert_allclose(columns[0][[0, 3]], np.log(41 / np.array([36, 3])), rtol=1e-6)
 
 
 def test_places_get_the_names_and_kinds_of_the_columns_they_hold():

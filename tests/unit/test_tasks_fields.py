@@ -12,6 +12,8 @@ from pairsieve.errors import InputError
 from pairsieve.tasks import Collection, load_task, matching_task, save_task, tables_task
 from pairsieve.tasks.canonical import canonical
 from pairsieve.tasks.fields import guess_kinds, kinds_in_words, make_fields
+from pairsieve.tasks.joined import taken_apart, without_gaps
+from pairsieve.tasks.new_table import read_like_task
 from pairsieve.tasks.values import as_number, column_days, column_numbers
 
 BOOKS = (
@@ -90,6 +92,28 @@ def test_all_columns_are_the_text_where_none_is_named(tmp_path: Path) -> None:
     texts = tables_task(books(tmp_path), key="id").splits["all"].left.texts
     assert texts[1] == "Emma (novel) | J. Austen |  | 9 |  | "
     assert tables_task(books(tmp_path), key="id", text=["all"]).splits["all"].left.texts == texts
+
+
+def test_categories_are_read_where_they_say_something_for_their_length(tmp_path: Path) -> None:
+    """Colours are; a long list that half of the records share is compared only, in a new table too."""
+    long = "city, village, town, hamlet, any other inhabited place"
+    table = {
+        "name": [f"name {at}" for at in range(40)],
+        "colour": ["red", "green", "blue", "teal"] * 10,
+        "sort": [long, "sea"] * 20,
+    }
+    task = tables_task(table)
+    collection = task.splits["all"].left
+    assert collection.fields is not None
+    assert dict(collection.kinds) == {"name": "text", "colour": "category", "sort": "category"}
+    assert without_gaps(collection.texts[0]) == "name 0 | red"
+    assert taken_apart(collection.texts[0]) == ["name 0", "red", long]
+    again = read_like_task(task, 0, {name: values[:5] for name, values in table.items()})
+    assert again.texts == collection.texts[:5]
+    only = tables_task({"id": [str(at) for at in range(40)], "sort": table["sort"]}, key="id")
+    assert only.splits["all"].left.texts[1] == "sea"
+    named = tables_task(table, text=["sort", "name"])
+    assert named.splits["all"].left.texts[1] == "sea | name 1"
 
 
 def test_benchmarks_have_fields_and_ignore_what_gives_matches_away(tmp_path: Path) -> None:

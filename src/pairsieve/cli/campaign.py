@@ -82,6 +82,7 @@ def init(
     from pairsieve import create_campaign, next_command
     from pairsieve.cli.data import fields_in_words
     from pairsieve.library.campaigns import Options
+    from pairsieve.scorer.calibration import FEWEST
 
     options = {name: given[name] for name in Options.__annotations__ if given.get(name) is not None}
     where = distributed if run_now else None
@@ -94,6 +95,10 @@ def init(
     created += f"{', '.join(f'{n:,}' for n in batches)}." if len({*batches}) > 1 else f"{batches[0]:,}."
     if not campaign.split.has_truth:
         created += f"\n{hours(budget)}. More or fewer: --labels N; later: pairsieve extend."
+        drawn = sum(map(settings.measuring_labels, range(1, settings.schedule.rounds + 1)))
+        if 0 < drawn < FEWEST:
+            created += f"\nOnly {drawn} of them measure. Below {FEWEST}, match gives no probabilities and no "
+            created += "intervals; more labels do, or pairsieve audit."
     created = "\n".join([created, *fields_in_words(campaign.task)])
     if run_now:
         say(created)

@@ -158,6 +158,8 @@ def match_words(found: dict[str, Any]) -> str:
     one = ", the pairs inside groups" if found["grouped"] else one
     listed = f"{found['matches']:,} matches{one}{sure}" if found["matches"] else "no pair is listed"
     lines.append(f"{found['out']}: {listed}.")
+    if "best_f1_pairs" in found:
+        lines.append(f"Without a target it would have about {found['best_f1_pairs']:,}, for the best F1.")
     lines += list_words(found["threshold"])
     if "truth" in found:
         truth = found["truth"]
@@ -207,8 +209,8 @@ def unreadable_words(texts: int) -> list[str]:
     if not texts:
         return []
     sentence = (
-        f"The encoder cannot read {texts:,} of the texts: it knows none of their characters, so they look "
-        "alike to it. Of two of them, only equal texts and labelled matches are listed."
+        f"The encoder cannot read {texts:,} of the texts: it knows none or few of their characters, so they "
+        "look alike to it. Of two that do, only equal texts and labelled matches are listed."
     )
     return [sentence]
 

@@ -122,6 +122,7 @@ def find_matches(
         "state": "listed",
         "threshold": threshold_figures(target, expected, point, tally, campaign.settings.seed),
         **({"check": check.as_json()} if check is not None else {}),
+        **_best_f1_pairs(ranking, expected, target),
         "out": str(out),
         "columns": types,
         "matches": rows,
@@ -130,6 +131,13 @@ def find_matches(
         "grouped": options.grouped,
         **({"truth": _against_truth(ranking, point, rows, found, known)} if _measurable(split) else {}),
     }
+
+
+def _best_f1_pairs(ranking: Ranking, expected: ExpectedCurve | None, target: Target) -> dict[str, int]:
+    """Beside a list of a precision or recall: how long that of the best F1 would be, by score."""
+    if expected is None or target.kind not in ("precision", "recall"):
+        return {}
+    return {"best_f1_pairs": ranking.count_reaching(choose_threshold(expected.curve, BEST_F1).threshold)}
 
 
 def find_clusters(

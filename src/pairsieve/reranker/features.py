@@ -32,7 +32,7 @@ from pairsieve.reranker.fields import (
     field_values,
 )
 from pairsieve.reranker.trees import Features, over_rows
-from pairsieve.tasks.joined import BETWEEN
+from pairsieve.tasks.joined import BETWEEN, read_part
 
 _MOST_TEXTS = 1 << 16  # texts that are kept taken apart, about a kilobyte each
 _WORD = re.compile(r"[^\W_]+")
@@ -95,7 +95,8 @@ class Vocabulary:
 
 def pieces_of(layout: Layout, text: str, side: int) -> list[list[str]]:
     """The pieces of a text of a side (0 left, 1 right) of each kind, and of each field by each way."""
-    pieces = [kind(text) for kind in KINDS]
+    read = read_part(text)
+    pieces = [kind(read) for kind in KINDS]
     if layout.fields:
         values = dict(zip(layout.fields, field_values(layout, text, side)))
         pieces += [WAYS[way](values[field][0]) for field, way in layout.sparse]
@@ -169,8 +170,10 @@ class TextReader:
         ]
         dense = [dense_values(layout, side, at) for at, side in enumerate(sides)]
         rarity = tuple(np.append(np.asarray(found, np.float64), 0.0) for found in self._rarity)
-        values = [_sparse([np.array(numbers(text), np.float64) for text in side]) for side in sides]
-        lengths = [np.log1p(np.array([len(text) for text in side], np.float64)) for side in sides]
+        values = [
+            _sparse([np.array(numbers(read_part(text)), np.float64) for text in side]) for side in sides
+        ]
+        lengths = [np.log1p(np.array([len(read_part(text)) for text in side], np.float64)) for side in sides]
         place: dict[str, int] = {}
         same = [
             np.array([place.setdefault(normalised(text), len(place)) for text in side], np.int64)
@@ -238,7 +241,7 @@ def describe(
     for at, values in enumerate(scores):
         columns += [values, *leads.of(at, np.asarray(values, np.float64))]
     for kind in range(len(KINDS)):
-        cosine, shares = _agreement(pieces, kind, left, right)
+        cosine, shares, _ = _agreement(pieces, kind, left, right)
         columns += [cosine, *shares, *leads.of(len(scores) + kind, cosine)]
     numbers = np.empty((len(ids), 3), np.float64)
     both = *pieces.numbers[0], *pieces.numbers[1]
@@ -255,8 +258,9 @@ def _compare_fields(
 ) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
     """Columns (n,) of each field: how alike its values are, by each way; then all others.
 
-    Candidates compete in the first. The others are the shares in common, whether values are equal, and how
-    many of the two are missing. A value that is missing is neither alike nor unlike: `UNKNOWN`.
+    Candidates compete in the first. The others are the shares in common, how rare a category in common is,
+    whether values are equal, and how many of the two are missing. A value that is missing is neither alike
+    nor unlike: `UNKNOWN`.
     """
     layout, alike, others = pieces.layout, [], []
     missing = dict.fromkeys(layout.fields, np.zeros(len(left)))
@@ -265,9 +269,12 @@ def _compare_fields(
         absent = [np.diff(starts) == 0 for starts, _ in pieces.pieces[kind]]
         either = absent[0][left] | absent[1][right]
         missing[field] = (absent[0][left].astype(np.float64) + absent[1][right]) / 2
-        cosine, shares = _agreement(pieces, kind, left, right)
+        cosine, shares, weight = _agreement(pieces, kind, left, right)
         alike.append(np.where(either, UNKNOWN, cosine))
-        others += [np.where(either, UNKNOWN, share) for share in shares] if way == "words" else []
+        if way == "words":
+            others += [np.where(either, UNKNOWN, each) for each in shares]
+            # Most records that share a common category are no match; few share a rare one by chance.
+            others += [np.where(either, UNKNOWN, weight)] if field.kind == "category" else []
     for field, one, other in zip(layout.dense, *pieces.dense):
         near, equal = compare_dense(field.kind, one[left], other[right])
         alike.append(near)
@@ -354,8 +361,9 @@ def lead_over(
 
 def _agreement(
     pieces: TextPieces, kind: int, left: NDArray[np.int64], right: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], list[NDArray[np.float64]]]:
-    """The cosine of two texts' pieces, and the share of either text's weight that they have in common.
+) -> tuple[NDArray[np.float64], list[NDArray[np.float64]], NDArray[np.float64]]:
+    """The cosine of two texts' pieces, the share of either text's weight that they have in common, and the
+    length of what they have in common: the rarity of a single piece.
 
     The shares are of the left and of the right text; the smaller and the larger one in one collection.
     """
@@ -372,4 +380,4 @@ def _agreement(
     shares = [common / weights[0], common / weights[1]]
     if pieces.space.symmetric:
         shares = [np.minimum(*shares), np.maximum(*shares)]
-    return common / np.sqrt(weights[0] * weights[1]), shares
+    return common / np.sqrt(weights[0] * weights[1]), shares, np.sqrt(common)

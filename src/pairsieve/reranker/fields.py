@@ -71,7 +71,8 @@ class Layout:
     def columns(self) -> int:
         """How many columns of a description compare fields."""
         shares = 2 * sum(way == "words" for _, way in self.sparse)
-        return 3 * self.competing + shares + len(self.dense) + len(self.fields)
+        rarities = sum(field.kind == "category" for field in self.fields)
+        return 3 * self.competing + shares + rarities + len(self.dense) + len(self.fields)
 
     def as_json(self) -> dict[str, Any]:
         fields = [[field.name, field.kind, list(field.left), list(field.right)] for field in self.fields]

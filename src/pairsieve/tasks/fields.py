@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,6 +38,7 @@ KINDS = {
 }
 MOST_DEGREES = (90.0, 360.0)  # of a latitude and of a longitude
 MOST_CATEGORIES = 500  # distinct values of a category
+BITS_A_WORD = 1.0  # that a category must say to be read by an encoder
 SAMPLE = 5_000  # values of a column that its kind is guessed from
 _LATITUDE = re.compile(r"(.*[_ .-])?lat(itude)?([_ .-].*)?", re.IGNORECASE)
 _LONGITUDE = re.compile(r"(.*[_ .-])?(lon|lng|long|longitude)([_ .-].*)?", re.IGNORECASE)
@@ -206,6 +208,18 @@ def kinds_in_words(kinds: Mapping[str, str]) -> str:
         elif kind != "longitude":
             words.append(f"{name} {kind}")
     return ", ".join(words)
+
+
+def says_enough(texts: Texts) -> bool:
+    """Whether the values of a category tell records apart by at least `BITS_A_WORD` (Shannon's entropy).
+
+    What an encoder reads makes records alike in proportion to its length. A long value that hundreds of
+    records share would outweigh the names beside it.
+    """
+    values = [text.strip().lower() for text in texts if text is not None and text.strip()]
+    shares = np.array([*Counter(values).values()], np.float64) / max(len(values), 1)
+    words = sum(len(_WORD.findall(value)) or 1 for value in values)
+    return float(-(shares * np.log2(shares)).sum()) * len(values) >= BITS_A_WORD * words
 
 
 def _guess_kind(name: str, texts: Texts) -> str:

@@ -1,7 +1,8 @@
 """The values of a record joined into one text, each in its place, and taken apart again.
 
 A missing value leaves its place empty, so that the second value of every text is of the second column. What
-reads a text as words (an encoder, n-grams) reads it without the gaps.
+reads a text as words (an encoder, n-grams) reads it without the gaps, and without the values behind `BESIDE`:
+these are compared field by field and say too little for their length to be read.
 """
 
 from __future__ import annotations
@@ -9,26 +10,42 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 BETWEEN = " | "  # stands between the values
+BESIDE = " ␟ "  # stands before the values that are compared only; U+241F, which no text has
 
 
-def joined(values: Iterable[str]) -> str:
-    """One text of the values, stripped; "" where all of them are empty."""
-    kept = [value.strip().replace(BETWEEN, " / ").strip("|").strip() for value in values]
-    return BETWEEN.join(kept) if any(kept) else ""
+def joined(values: Iterable[str], beside: Iterable[str] = ()) -> str:
+    """One text of the values, stripped; "" where all of them are empty, whatever is `beside`."""
+    read, compared = ([_plain(value) for value in each] for each in (values, beside))
+    if not any(read):
+        return ""
+    return BETWEEN.join(read) + (BESIDE + BETWEEN.join(compared) if compared else "")
 
 
-def joined_rows(columns: Sequence[Sequence[str]]) -> list[str]:
+def joined_rows(columns: Sequence[Sequence[str]], beside: Sequence[Sequence[str]] = ()) -> list[str]:
     """The texts of a table given by its columns; those of a single column as they are."""
-    return list(columns[0]) if len(columns) == 1 else [joined(row) for row in zip(*columns)]
+    if len(columns) == 1 and not beside:
+        return list(columns[0])
+    others = zip(*beside) if beside else [()] * len(columns[0])
+    return [joined(row, other) for row, other in zip(zip(*columns), others)]
+
+
+def _plain(value: str) -> str:
+    return value.strip().replace(BETWEEN, " / ").replace(BESIDE.strip(), " ").strip("|").strip()
 
 
 def taken_apart(text: str) -> list[str]:
     """The values of a joined text, "" where one is missing; a plain text is one value."""
-    return [value.strip() for value in f" {text} ".split(BETWEEN)]
+    return [value.strip() for value in f" {text} ".replace(BESIDE, BETWEEN, 1).split(BETWEEN)]
+
+
+def read_part(text: str) -> str:
+    """A joined text without the values that are compared only; any other text as it is."""
+    return f"{text} ".partition(BESIDE)[0] if BESIDE.strip() in text else text
 
 
 def without_gaps(text: str) -> str:
-    """A joined text without the places of missing values; any other text as it is."""
+    """What is read of a joined text: no places of missing values, none that is compared only."""
+    text = read_part(text)
     if BETWEEN.strip() not in text:
         return text
     values = taken_apart(text)

@@ -34,12 +34,13 @@ from pairsieve.tasks.labelled_pairs import (
 from pairsieve.tasks.reading import Table, read_labels, read_table
 from pairsieve.tasks.records import (
     ALL_COLUMNS,
+    TextColumns,
     columns_of,
     fields_of,
     from_template,
     joined_columns,
-    joined_template,
     keys_of,
+    shared_columns,
     shared_kinds,
 )
 from pairsieve.tasks.task import Collection, Task, split_of
@@ -96,7 +97,7 @@ def matching_task(
         raise InputError(what, where="matching", remedy=remedy)
     giveaways = [] if template or text else _giveaways(layout)
     own = zip(layout.tables, layout.keys)
-    found_kinds = shared_kinds(layout.tables, layout.keys, kinds or {})
+    found_kinds = shared_kinds(shared_columns(layout.tables), layout.keys, kinds or {})
     sides = [_collection(table, key, giveaways, template, text, found_kinds) for table, key in own]
     stated, contradictions = resolve(layout.positives, layout.negatives, layout.positives)
     rng = generator_for(seed, 0, "split")
@@ -116,7 +117,7 @@ def matching_task(
         "layout": layout.kind,
         "seed": seed,
         "split": "50/25/25 of the records, by components of the matches; all: both whole tables",
-        "template": template or (joined_template(text) if text else ALL_COLUMNS),
+        "template": template or (TextColumns(tuple(text)).template if text else ALL_COLUMNS),
         "keys": list(layout.keys),
         "files": [table.provenance() for table in (*layout.tables, *layout.pair_files)],
     }
@@ -139,7 +140,8 @@ def _collection(
     if not columns:
         what = f"there is no column for the text besides {', '.join(table.names)}"
         raise table.error(what, remedy="Name the columns with `text`")
-    return Collection(keys, joined_columns(table, columns, "`text`" if text else ""), fields)
+    texts = joined_columns(table, TextColumns(tuple(columns)), "`text`" if text else "")
+    return Collection(keys, texts, fields)
 
 
 def _giveaways(layout: _Layout) -> list[str]:

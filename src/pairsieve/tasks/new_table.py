@@ -7,7 +7,7 @@ from typing import Any
 
 from pairsieve.errors import InputError
 from pairsieve.tasks.opening import open_table
-from pairsieve.tasks.records import ALL_COLUMNS, collection_of, joined_template, parse_template
+from pairsieve.tasks.records import ALL_COLUMNS, TextColumns, collection_of
 from pairsieve.tasks.task import Collection, Task
 
 
@@ -29,15 +29,17 @@ def read_like_task(
     key = key or table.key
     if text and template:
         raise InputError("`text` and `template` together", remedy="Name the columns in the template")
+    columns = TextColumns(tuple(text))
     if not text and template is None:
         recipe = provenance.get("text") or provenance.get("template") or ALL_COLUMNS
         words = recipe if isinstance(recipe, str) else recipe[min(side, len(recipe) - 1)]
         if words == ALL_COLUMNS:
             left_out = (key, *task.report.get("columns_left_out", []))
-            text = [name for name in table.names if name not in left_out]
+            columns = TextColumns(tuple(name for name in table.names if name not in left_out))
+        elif (noted := TextColumns.of(words)) is not None:
+            columns = noted
         else:
-            columns = parse_template(words)[1]
-            text, template = (columns, None) if words == joined_template(columns) else ((), words)
+            template = words
     own = next(iter(task.splits.values()))
     source = provenance.get("source") if own.left.sources is not None else None
-    return collection_of(table, text, template, key, (own.left, own.right)[side].kinds, source)
+    return collection_of(table, columns, template, key, (own.left, own.right)[side].kinds, source)

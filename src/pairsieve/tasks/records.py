@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from pairsieve.errors import InputError
 from pairsieve.pairs import Rows
-from pairsieve.tasks.fields import Fields, check_kinds, check_places, guess_kinds, make_fields
-from pairsieve.tasks.joined import BETWEEN, joined_rows
+from pairsieve.tasks.fields import Fields, check_kinds, check_places, guess_kinds, make_fields, says_enough
+from pairsieve.tasks.joined import BESIDE, BETWEEN, joined_rows
 from pairsieve.tasks.reading import Table
 from pairsieve.tasks.task import Collection
 
@@ -19,9 +20,31 @@ _NAME_COLUMNS = 'Name columns in braces, as "{title} by {author}"'
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
-def joined_columns(table: Table, columns: Sequence[str], option: str = "") -> list[str]:
+@dataclass(frozen=True)
+class TextColumns:
+    """The columns whose values make the text: those that are read, and those that are only compared."""
+
+    read: tuple[str, ...]
+    beside: tuple[str, ...] = ()
+
+    @property
+    def template(self) -> str:
+        """The template that stands for them where a task notes how its texts were rendered."""
+        parts = (BETWEEN.join(f"{{{column}}}" for column in each) for each in (self.read, self.beside))
+        return BESIDE.join(filter(None, parts))
+
+    @staticmethod
+    def of(template: str) -> TextColumns | None:
+        """The columns that `template` gave; None for any other template."""
+        parts = [tuple(parse_template(part)[1]) for part in template.split(BESIDE)]
+        found = TextColumns(*parts) if len(parts) <= 2 else None
+        return found if found is not None and found.template == template else None
+
+
+def joined_columns(table: Table, columns: TextColumns, option: str = "") -> list[str]:
     """The values of the columns, stripped, with " | " between them; a missing one leaves its place empty."""
-    return joined_rows([table.strings(column, option) for column in columns])
+    parts = ([table.strings(column, option) for column in each] for each in (columns.read, columns.beside))
+    return joined_rows(*parts)
 
 
 def from_template(table: Table, template: str, option: str = "`template`") -> list[str]:
@@ -39,26 +62,29 @@ def from_template(table: Table, template: str, option: str = "`template`") -> li
     ]
 
 
-def joined_template(columns: Sequence[str]) -> str:
-    """The template that stands for joined columns where a task notes how its texts were rendered."""
-    return BETWEEN.join(f"{{{column}}}" for column in columns)
-
-
 def text_columns(
-    table: Table, text: Sequence[str], key: str | None, left_out: Sequence[str] = ()
-) -> list[str]:
+    table: Table,
+    text: Sequence[str],
+    key: str | None,
+    left_out: Sequence[str] = (),
+    beside: Sequence[str] = (),
+) -> TextColumns:
     """The columns of the text: those named, or with "all" every column but the key and those left out.
 
-    A name that stands twice or has braces names no column in a template, and is not among "all".
+    beside: those of "all" that are only compared, unless there is no other. A name that stands twice or has
+    braces names no column in a template, and is not among "all".
     """
     if list(text) != ["all"] or "all" in table.names:
-        return list(text)
+        return TextColumns(tuple(text))
     once = [name for name in table.names if name and table.names.count(name) == 1 and not {*name} & {*"{}"}]
-    columns = [name for name in once if name not in (key, *left_out)]
+    columns = tuple(name for name in once if name not in (key, *left_out))
     if not columns:
         what = f"there is no column for the text besides {', '.join(table.names)}"
         raise table.error(what, remedy="Name the columns with `text`")
-    return columns
+    read = tuple(name for name in columns if name not in beside)
+    return (
+        TextColumns(read, tuple(name for name in columns if name in beside)) if read else TextColumns(columns)
+    )
 
 
 def columns_of(table: Table) -> dict[str, list[str]]:
@@ -76,20 +102,27 @@ def columns_of(table: Table) -> dict[str, list[str]]:
     return columns
 
 
-def shared_kinds(
-    tables: Sequence[Table], keys: Sequence[str | None], given: Mapping[str, str]
-) -> dict[str, str]:
-    """The kind of every column but the keys, guessed unless it is given.
-
-    A column of both tables has one kind, guessed from the values of both.
-    """
+def shared_columns(tables: Sequence[Table]) -> dict[str, list[str]]:
+    """Every column as texts, by name; one of both tables has the values of both."""
     values: dict[str, list[str]] = {}
     for table in tables:
         for name, texts in columns_of(table).items():
             values.setdefault(name, []).extend(texts)
+    return values
+
+
+def shared_kinds(
+    values: Mapping[str, Sequence[str]], keys: Sequence[str | None], given: Mapping[str, str]
+) -> dict[str, str]:
+    """The kind of every one of `shared_columns` but the keys, guessed unless it is given."""
     kinds = guess_kinds(values) | check_kinds(given, list(values))
     check_places(kinds)
     return {name: kind for name, kind in kinds.items() if name not in keys}
+
+
+def compared_only(values: Mapping[str, Sequence[str]], kinds: Mapping[str, str]) -> list[str]:
+    """The categories that say too little for their length to be read by an encoder."""
+    return [name for name, kind in kinds.items() if kind == "category" and not says_enough(values[name])]
 
 
 def fields_of(
@@ -103,7 +136,7 @@ def fields_of(
 
 def collection_of(
     table: Table,
-    text: Sequence[str],
+    text: TextColumns,
     template: str | None,
     key: str | None,
     kinds: Mapping[str, str] | None = None,
@@ -115,8 +148,8 @@ def collection_of(
     names the source of each row, where pairs within a source are no pairs.
     """
     keys = keys_of(table, key)
-    columns = parse_template(template)[1] if template else list(text)
-    texts = from_template(table, template) if template else joined_columns(table, columns, "`text`")
+    columns = parse_template(template)[1] if template else list(text.read)
+    texts = from_template(table, template) if template else joined_columns(table, text, "`text`")
     for row, words in enumerate(texts):
         if not words.strip():
             raise table.error(

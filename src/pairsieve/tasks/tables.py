@@ -19,7 +19,7 @@ from pairsieve.pairs import AcrossPairs, AllPairs, CrossPairs, Ids, PairSpace
 from pairsieve.tasks.labelled_pairs import LabelledPairs, names_keys, read_labelled_pairs
 from pairsieve.tasks.opening import Ways, described, is_place, open_pairs, open_table, stacked
 from pairsieve.tasks.reading import Table
-from pairsieve.tasks.records import collection_of, joined_template, shared_kinds, text_columns
+from pairsieve.tasks.records import collection_of, compared_only, shared_columns, shared_kinds, text_columns
 from pairsieve.tasks.task import RELATIONS, Task, split_of
 from pairsieve.tasks.truth import (
     closure,
@@ -86,8 +86,9 @@ def tables_task(
     memory a pandas or polars frame, an Arrow table or stream, a Hugging Face Dataset, a list of dictionaries
     or a dictionary of columns. Matches and labels have these shapes too, or are pairs of keys.
 
-    text: columns of the text, joined by " | "; "all" is every column but the key and those of kind category
-    and ignore; without it, the column `text`, else all. kinds: {column: kind} for fields that are guessed
+    text: columns of the text, joined by " | "; "all" is every column but the key and those to ignore, of
+    which categories that say little for their length are compared and not read by the encoder; without it,
+    the column `text`, else all. kinds: {column: kind} for fields that are guessed
     wrongly. key: its column; without it that of a frame's index or of the matches, else the row numbers.
     source: the column that names where each row is from; also: further tables, each a source like the first.
     Pairs within one source are then no pairs, unless `within_sources`.
@@ -119,10 +120,14 @@ def tables_task(
         _with_columns(side, table, pair_files if len(sides) == 1 else ())
         for side, table in zip(sides, tables)
     ]
-    chosen = shared_kinds(tables, [side.key for side in sides], kinds or {})
-    left_out = [name for name, kind in chosen.items() if kind in ("ignore", "category") or name == source]
+    values = shared_columns(tables)
+    chosen = shared_kinds(values, [side.key for side in sides], kinds or {})
+    left_out = [name for name, kind in chosen.items() if kind == "ignore" or name == source]
     across = None if within_sources else source
-    columns = [text_columns(table, side.text, side.key, left_out) for table, side in zip(tables, sides)]
+    beside = compared_only(values, chosen)
+    columns = [
+        text_columns(table, side.text, side.key, left_out, beside) for table, side in zip(tables, sides)
+    ]
     collections = [
         collection_of(table, text, side.template, side.key, chosen, across)
         for table, text, side in zip(tables, columns, sides)
@@ -178,7 +183,7 @@ def tables_task(
         "loader": "tables",
         "seed": seed,
         "split": shares,
-        "text": [side.template or joined_template(text) for side, text in zip(sides, columns)],
+        "text": [side.template or text.template for side, text in zip(sides, columns)],
         "keys": [side.key or "row number from 0" for side in sides],
         **({"source": source, "within_sources": within_sources} if source is not None else {}),
         "files": [table.provenance() for table in (*tables, *pair_files)],
