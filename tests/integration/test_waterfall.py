@@ -63,7 +63,7 @@ def test_each_field_has_its_part(tmp_path: Path, tiny_encoder: Path) -> None:
         pair = int(scored.candidates[3])
         keys = [side.keys[row] for side, row in ((split.left, pair >> 32), (split.right, pair & 0xFFFF_FFFF))]
         told = explain(campaign, *keys, count_all=False)
-        assert {step.name for step in told.waterfall if step.field} == {"name", "rooms"}
+        assert {step.name for step in told.waterfall if step.field} == {"name", "rooms", "town"}
         assert "What made the log-odds:" in str(told) and "together" in str(told)
         # A field's column that changes, changes the field's part and no other.
         row = describe_pair(reranker, scored, split, pair)[0]

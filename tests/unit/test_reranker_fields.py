@@ -155,7 +155,7 @@ def test_a_pair_is_described_field_by_field_from_the_texts_alone():
     # Both pairs are of text 0, where they compete; texts 1 and 2 have no other candidate, and a lead of 1.
     np.testing.assert_allclose(leads[0, :, 0], np.minimum(alike[0] - alike[1], 1.0), atol=1e-6)
     np.testing.assert_allclose(leads[:, :, 1], 1.0, atol=1e-6)
-    shares, equal, missing = own[:, 21:23], own[:, 23:26], own[:, 26:]
+    shares, equal, missing = own[:, 21:25], own[:, 25:28], own[:, 28:]
     assert (shares[0] <= 1.0).all()
     assert shares[0].any()
     assert equal[:, :2].tolist() == [[0.0, 1.0], [UNKNOWN, 0.0]]
@@ -168,11 +168,31 @@ def test_a_pair_is_described_field_by_field_from_the_texts_alone():
     np.testing.assert_allclose(again[0, feature_count(1) :][21:], own[0, 21:], atol=1e-6)
 
 
+def test_words_of_a_field_are_looked_for_in_the_whole_other_text():
+    """First and last name swapped: nothing in common field by field, everything anywhere."""
+    table = {"first": ["Ada", "Lovell", "Ada"], "last": ["Lovell", "Ada", "Stone"]}
+    side = Collection([*"abc"], joined_rows(list(table.values())), make_fields(table))
+    layout = find_layout(side, side)
+    space = AllPairs(3)
+    pieces = TextReader(count_pieces([side.texts], layout)).take_apart(space, side.texts, side.texts)
+    columns = describe(pieces, space.ids([0, 0], [1, 2]), [np.zeros(2)])[:, feature_count(1) :]
+    at = 3 * layout.competing  # of each field: shares of its value, then shares found anywhere
+    assert columns[0, at : at + 8].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert columns[1, at : at + 8].tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
+
+
+def test_a_number_is_as_far_from_nought_as_any_other():
+    zero, some = np.array([[0.0]]), np.array([[7.0]])
+    assert [column[0] for column in compare_dense("number", zero, some)] == [UNKNOWN, UNKNOWN]
+    assert [column[0] for column in compare_dense("number", zero, zero)] == [1.0, 1.0]
+
+
 def test_a_text_with_other_places_has_all_fields_missing():
     side = collection()
     layout = find_layout(side, side)
     vocabulary = count_pieces([side.texts], layout)
     pieces = TextReader(vocabulary).take_apart(CrossPairs(1, 1), [side.texts[0]], ["Jane Doe"])
     columns = describe(pieces, CrossPairs(1, 1).ids([0], [0]), [np.array([0.9])])[0, feature_count(1) :]
-    assert {*columns[:21:3].tolist(), *columns[21:-4].tolist()} == {UNKNOWN}
+    assert {*columns[:21:3].tolist(), *columns[21:23].tolist(), *columns[24:-4].tolist()} == {UNKNOWN}
+    assert columns[23] == 1.0, "its name stands in the other text all the same"
     assert columns[-4:].tolist() == [0.5] * 4

@@ -130,7 +130,7 @@ class TextPieces:
     """
 
     space: PairSpace
-    pieces: tuple[tuple[Sparse, Sparse], ...]  # of each kind
+    pieces: tuple[tuple[Sparse, Sparse], ...]  # of each kind; then the words of fields, in columns of kind 0
     rarity: tuple[NDArray[np.float64], ...]  # by column, of each kind
     numbers: tuple[Sparse, Sparse]  # the values instead of columns
     lengths: tuple[NDArray[np.float64], NDArray[np.float64]]  # log(1 + characters)
@@ -157,16 +157,19 @@ class TextReader:
         """Take the texts of a space apart; one collection is given twice."""
         sides = [left] if space.symmetric else [left, right]
         layout = self.vocabulary.layout
+        worded = [kind for kind, (_, way) in enumerate(layout.sparse, len(KINDS)) if way == "words"]
         if sum(map(len, self._texts)) + sum(map(len, sides)) > _MOST_TEXTS:
             self._forget()
         for at, side in enumerate(sides):
             for text in side:
                 if text not in self._texts[at]:
                     taken = pieces_of(layout, text, at)
-                    self._texts[at][text] = [self._columns(kind, found) for kind, found in enumerate(taken)]
+                    columns = [self._columns(kind, found) for kind, found in enumerate(taken)]
+                    columns += [self._columns(0, taken[kind]) for kind in worded]
+                    self._texts[at][text] = columns
         pieces = [
             [_sparse([known[text][kind] for text in side]) for known, side in zip(self._texts, sides)]
-            for kind in range(len(self.vocabulary.counts))
+            for kind in range(len(self.vocabulary.counts) + len(worded))
         ]
         dense = [dense_values(layout, side, at) for at, side in enumerate(sides)]
         rarity = tuple(np.append(np.asarray(found, np.float64), 0.0) for found in self._rarity)
@@ -258,12 +261,14 @@ def _compare_fields(
 ) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
     """Columns (n,) of each field: how alike its values are, by each way; then all others.
 
-    Candidates compete in the first. The others are the shares in common, how rare a category in common is,
-    whether values are equal, and how many of the two are missing. A value that is missing is neither alike
-    nor unlike: `UNKNOWN`.
+    Candidates compete in the first. The others are the shares in common (with the other's value, and with its
+    whole text: a brand may stand in the title, first and last name may be swapped), how rare a category in
+    common is, whether values are equal, and how many of the two are missing. A value that is missing is
+    neither alike nor unlike: `UNKNOWN`.
     """
     layout, alike, others = pieces.layout, [], []
     missing = dict.fromkeys(layout.fields, np.zeros(len(left)))
+    words_of = iter(range(len(KINDS) + len(layout.sparse), len(pieces.pieces)))
     for at, (field, way) in enumerate(layout.sparse):
         kind = len(KINDS) + at
         absent = [np.diff(starts) == 0 for starts, _ in pieces.pieces[kind]]
@@ -273,6 +278,7 @@ def _compare_fields(
         alike.append(np.where(either, UNKNOWN, cosine))
         if way == "words":
             others += [np.where(either, UNKNOWN, each) for each in shares]
+            others += _found_anywhere(pieces, next(words_of), left, right)
             # Most records that share a common category are no match; few share a rare one by chance.
             others += [np.where(either, UNKNOWN, weight)] if field.kind == "category" else []
     for field, one, other in zip(layout.dense, *pieces.dense):
@@ -282,6 +288,29 @@ def _compare_fields(
         absent = [np.isnan(values).any(axis=1).astype(np.float64) for values in (one, other)]
         missing[field] = (absent[0][left] + absent[1][right]) / 2
     return alike, [*others, *missing.values()]
+
+
+def _found_anywhere(
+    pieces: TextPieces, own: int, left: NDArray[np.int64], right: NDArray[np.int64]
+) -> list[NDArray[np.float64]]:
+    """(n,) twice: the share of a field's words, `own` of `pieces`, that stands anywhere in the other text."""
+    from pairsieve.reranker.kernel import add_common
+
+    shares, rarity = [], pieces.rarity[0]
+    for side, rows in enumerate((left, right)):
+        both = [*pieces.pieces[0]]  # whole texts
+        both[side] = pieces.pieces[own][side]
+        starts, columns = both[side]
+        sums = np.concatenate([[0.0], np.cumsum(rarity[columns] ** 2)])
+        weight = (sums[starts[1:]] - sums[starts[:-1]])[rows]
+        common = np.empty(len(left), np.float64)
+
+        def add(at: slice, both: Any = both, common: Any = common) -> None:
+            add_common(*both[0], *both[1], rarity, left[at], right[at], common[at])
+
+        over_rows(len(left), add)
+        shares.append(np.where(weight > 0, common / np.maximum(weight, 1e-12), UNKNOWN))
+    return [np.minimum(*shares), np.maximum(*shares)] if pieces.space.symmetric else shares
 
 
 def compared_values(

@@ -70,9 +70,13 @@ class Layout:
     @property
     def columns(self) -> int:
         """How many columns of a description compare fields."""
-        shares = 2 * sum(way == "words" for _, way in self.sparse)
-        rarities = sum(field.kind == "category" for field in self.fields)
-        return 3 * self.competing + shares + rarities + len(self.dense) + len(self.fields)
+        return 3 * self.competing + len(self.shares) + len(self.dense) + len(self.fields)
+
+    @property
+    def shares(self) -> list[Field]:
+        """The field of each column of shares in common: four by words, and how rare a common category is."""
+        worded = [field for field, way in self.sparse if way == "words"]
+        return [field for field in worded for _ in range(5 if field.kind == "category" else 4)]
 
     def as_json(self) -> dict[str, Any]:
         fields = [[field.name, field.kind, list(field.left), list(field.right)] for field in self.fields]
@@ -258,6 +262,7 @@ def compare_dense(
     else:
         larger = np.maximum(np.abs(one), np.abs(other))[:, 0]
         apart, most = 1e4 * np.abs(one - other)[:, 0] / np.maximum(larger, 1e-300), 1e4
+        missing |= ((one == 0) != (other == 0))[:, 0]  # any number is as far from 0: mostly it means "none"
     near = 1.0 - np.minimum(np.log1p(apart) / np.log1p(most), 1.0)
     equal = (one == other).all(axis=1).astype(np.float64)
     near[missing], equal[missing] = UNKNOWN, UNKNOWN

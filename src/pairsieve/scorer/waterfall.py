@@ -76,7 +76,7 @@ def column_owners(scores: int, layout: Layout) -> list[tuple[str, bool]]:
     owners += [(TEXT, False)] * 4  # numbers and length
     for field in (*(field for field, _ in layout.sparse), *layout.dense):
         owners += [(field.name, True), *leads]
-    owners += [(field.name, True) for field, way in layout.sparse if way == "words" for _ in range(2)]
+    owners += [(field.name, True) for field in layout.shares]
     owners += [(field.name, True) for field in (*layout.dense, *layout.fields)]  # equal; missing
     assert len(owners) == feature_count(scores, layout)
     return owners
