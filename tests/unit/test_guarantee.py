@@ -67,6 +67,15 @@ def test_a_plan_starts_where_the_expectation_says_and_more_carefully_for_a_highe
     assert not len(plan_lists(size, expected, 0.95, 40).places)  # forty labels cannot show it
 
 
+@pytest.mark.parametrize(("middle", "top", "budget"), [(500, 0.99, 60), (800, 0.99, 60), (120, 0.99, 100)])
+def test_the_first_list_of_a_plan_can_be_tested_with_the_budget(middle: int, top: float, budget: int) -> None:
+    size = np.arange(1, 4001)
+    rate = top / (1 + (size / middle) ** 6.0)
+    plan = plan_lists(size, np.cumsum(rate) / size, 0.95, budget)
+    assert len(plan.places)
+    assert sample_size(int(size[plan.places[0]]), plan.failures, 0.95) <= budget
+
+
 def checked(match: Any, rate: Any, precision: float, budget: int, seed: int, waits: bool = False) -> Any:
     """A check of a ranking, best pair first, whose expected rates are given."""
     size = np.arange(1, len(match) + 1)

@@ -158,6 +158,8 @@ def plan_lists(
             steps = int(np.log(max(last / start, 1.0)) / np.log(GROWTH)) + 1
             places = np.searchsorted(size, start * GROWTH ** np.arange(steps), side="right") - 1
             plan = Plan(np.unique(np.maximum(places, some[0])).astype(np.int64), failures)
+            if sample_size(int(size[plan.places[0]]), failures, precision, confidence) > budget:
+                continue  # sizes were rounded: a first list that cannot be tested shows nothing
             brought = _expected_gain(size, share, plan, precision, confidence)
             if brought > gain:
                 best, gain = plan, brought
@@ -179,7 +181,9 @@ def _errors() -> Floats:
 
 
 def _expected_gain(size: Floats, share: Floats, plan: Plan, precision: float, confidence: float) -> float:
-    """Matches in the list shown over those in the best list, on average over errors of the expectation."""
+    """The root of matches in the list shown over those in the best one, its mean over errors of the
+    expectation.
+    """
     places = plan.places
     error = _errors()
     every = np.unique(np.concatenate([places, np.searchsorted(size, np.geomspace(1, size[-1], 80))]))
@@ -208,7 +212,9 @@ def _expected_gain(size: Floats, share: Floats, plan: Plan, precision: float, co
         inside = (band <= place) & (at <= depth[place])
         passed &= ((wrong & inside).sum(axis=1) <= plan.failures) | (depth[place] >= 1.0)
         gain = np.where(passed, matches[:, lists[place]], gain)
-    return float(np.mean(np.where(best > 0, np.minimum(gain / np.maximum(best, 1e-9), 1.0), 1.0)))
+    # The root: half of the list for certain is worth more than all of it with even odds, or nothing.
+    share = np.where(best > 0, np.minimum(gain / np.maximum(best, 1e-9), 1.0), 1.0)
+    return float(np.mean(np.sqrt(share)))
 
 
 def check_precision(
