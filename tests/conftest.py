@@ -33,11 +33,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of this run have in common."""
+    place = tmp_path_factory.getbasetemp()
+    return place.parent if "PYTEST_XDIST_WORKER" in os.environ else place
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(shared_place: Path) -> Path:
     """Folder of a tiny random BERT in the sentence-transformers layout."""
+    from pairsieve.files import locked
     from tiny import write_tiny_sentence_transformer
 
-    return write_tiny_sentence_transformer(tmp_path_factory.mktemp("encoders") / "tiny-bert")
+    with locked(shared_place / "tiny-bert.lock"):
+        folder = shared_place / "tiny-bert"
+        return folder if folder.exists() else write_tiny_sentence_transformer(folder)
 
 
 @pytest.fixture(scope="session")
@@ -66,15 +76,22 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory, task: Path, tiny_encoder: Path) -> dict[str, Path]:
-    """A campaign that nobody disturbed, for each learner; made when it is first asked for."""
-    from pairsieve.campaign import Step
+def finished(shared_place: Path, task: Path, tiny_encoder: Path) -> dict[str, Path]:
+    """A campaign that nobody disturbed, for each learner; made when it is first asked for, by one worker."""
+    from pairsieve.campaign import Campaign, Step
+    from pairsieve.files import locked
     from synthetic_task import begin
 
     class Finished(dict[str, Path]):
         def __missing__(self, learner: str) -> Path:
-            folder = tmp_path_factory.mktemp("finished") / learner
-            assert begin(folder, task, tiny_encoder, learner=learner).run() == Step("finished", 3)
+            folder = shared_place / f"finished-{learner}"
+            with locked(shared_place / f"finished-{learner}.lock"):
+                made = (
+                    Campaign(folder)
+                    if folder.exists()
+                    else begin(folder, task, tiny_encoder, learner=learner)
+                )
+                assert made.run() == Step("finished", 3)
             return self.setdefault(learner, folder)
 
     return Finished()

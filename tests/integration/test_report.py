@@ -250,6 +250,7 @@ def test_people_without_truth(tmp_path: Path, tiny_encoder: Path, pairsieve: Pai
     assert "ann <b>" in read.text and "On the 10 pairs that two or more decided" in read.text
     assert "The model learned from these labels and still disagrees" in read.text
     assert "435 pairs" in read.text  # 30 · 29 / 2
+    assert f"pairsieve ledger export {campaign.folder.name} --out answers.csv has them" in read.text
 
     waiting = pairsieve("audit", campaign.folder, "--budget", 80, "--json").json["waiting"]
     audit = campaign.ledger.open_questions(purpose="audit")

@@ -64,11 +64,6 @@ def person(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.fixture(scope="module")
-def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return synthetic_task(tmp_path_factory.mktemp("tasks") / "one")
-
-
-@pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory, task: Path, tiny_encoder: Path) -> Path:
     """A finished campaign of one round."""
     folder = tmp_path_factory.mktemp("campaigns") / "done"

@@ -26,7 +26,7 @@ from pairsieve.tasks import Collection
 from pairsieve.tasks.task import one_collection, two_collections
 from synthetic_task import begin, synthetic_task
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("match-story")]  # two campaigns: made once
 
 
 @pytest.fixture(scope="module")

@@ -217,12 +217,13 @@ def unreadable_words(texts: int) -> list[str]:
 
 def threshold_words(chosen: dict[str, Any]) -> str:
     """The threshold, what it was chosen for and on, and precision and recall there on dev, if it was that."""
+    given = chosen["target"].startswith("a threshold of")
     expected = ""
     if chosen["measured"] and chosen["of"] == "dev":
         figures = (f"{name} {_figure(chosen[name])}" for name in ("precision", "recall") if name in chosen)
-        expected = f"; there {', '.join(figures)}"
-    target = " as given" if chosen["target"].startswith("a threshold of") else f" for {chosen['target']}"
-    source = f", from {chosen['basis']}" if chosen["from"] else ""
+        expected = f"; {'by ' + chosen['basis'] if given else 'there'} {', '.join(figures)}"
+    target = " as given" if given else f" for {chosen['target']}"
+    source = f", from {chosen['basis']}" if chosen["from"] and not given else ""
     sentence = f"Threshold {chosen['threshold']:.9g}{target}{source}{expected}."
     return f"{sentence}\n  {chosen['trust']}" if chosen.get("trust") and expected else sentence
 

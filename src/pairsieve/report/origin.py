@@ -102,5 +102,9 @@ def _commands(campaign: Campaign, split: str | None) -> tuple[str, ...]:
     if by_hand:
         lines.append(f"# then, in {name}/campaign.toml: {'; '.join(by_hand)}")
     lines.append(f"pairsieve run {name}")
+    if not campaign.split.has_truth:
+        lines.append(
+            f"# run waits for the same answers: pairsieve ledger export {name} --out answers.csv has them"
+        )
     lines.append(f"pairsieve report {name}" + (f" --split {split}" if split else ""))
     return tuple(lines)

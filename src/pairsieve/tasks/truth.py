@@ -130,7 +130,8 @@ def need_positives(splits: dict[str, Split], where: str, remedy: str) -> None:
     for name, split in splits.items():
         if len(split.positives) == 0:
             found = ", ".join(f"{name} {len(split.positives):,}" for name, split in splits.items())
-            why = f"it has {len(split.left):,} × {len(split.right):,} texts; positives by split: {found}"
+            other = "" if split.space.symmetric else f" × {len(split.right):,}"
+            why = f"it has {len(split.left):,}{other} texts; positives by split: {found}"
             what = f"the split {name} would have no positive pair"
             raise InputError(what, where=where, why=why, remedy=remedy)
 
