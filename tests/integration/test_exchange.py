@@ -252,6 +252,22 @@ def test_label_studio_json_min(tmp_path: Path) -> None:
     assert [(said.id, said.label) for said in found.answers] == [(A, 1), (B, None)] and found.unanswered == 1
 
 
+@pytest.mark.parametrize(
+    "result",
+    [1.5, ["x"], [{"type": "choices", "value": "x"}], [{"type": "choices", "value": {"choices": -1}}]],
+)
+def test_an_annotation_of_another_shape_is_refused_in_words(result: Any, tmp_path: Path) -> None:
+    path = exported(tmp_path, [[{"id": 1, "result": result, "completed_by": 1}]])
+    with pytest.raises(InputError, match="not as Label Studio writes it"):
+        read_answers(path, ASKED)
+
+
+def test_a_comment_holds_only_what_every_database_keeps(tmp_path: Path) -> None:
+    result = chosen("match", "a\0b\ud800")
+    found = read_answers(exported(tmp_path, [[{"id": 1, "result": result, "completed_by": 1}]]), ASKED)
+    assert [comments for _, comments in found.by_person().values()] == [["a\ufffdb?"]]
+
+
 def annotated(choices: str) -> str:
     """An export of one task with one annotation that holds these choices."""
     return (

@@ -75,6 +75,24 @@ def test_a_spreadsheet_that_grows_as_no_table_does_is_refused(
         read_table(bomb)
 
 
+@pytest.mark.parametrize("part", ["[Content_Types].xml", "xl/workbook.xml", "xl/worksheets/sheet1.xml"])
+@pytest.mark.parametrize("harm", ["cut", "entities"])
+def test_a_damaged_spreadsheet_is_refused_in_words(part: str, harm: str, tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl", reason="openpyxl is not installed")
+    write_table(tmp_path / "whole.xlsx", {"text": "string"}, {"text": ["one", "two"]})
+    with zipfile.ZipFile(tmp_path / "whole.xlsx") as whole:
+        parts = {name: whole.read(name) for name in whole.namelist()}
+    changed = {
+        "cut": parts[part][: len(parts[part]) // 2],
+        "entities": b'<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/hostname">]><x>&a;</x>',
+    }[harm]
+    with zipfile.ZipFile(tmp_path / "harmed.xlsx", "w") as archive:
+        for name, contents in {**parts, part: changed}.items():
+            archive.writestr(name, contents)
+    with pytest.raises(InputError):
+        tables_task(tmp_path / "harmed.xlsx")
+
+
 def test_many_columns_of_a_parquet_file_are_counted_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.figures import write_sealed
+from pairsieve.ledger import Ledger
 from pairsieve.web.answer_cache import AnswerCache
 from pairsieve.web.dashboard import over_time, pace
 from pairsieve.web.predictions import predictions_file
@@ -53,6 +54,22 @@ def test_answers_are_in_the_ledger_under_the_persons_name(campaign: Campaign) ->
     assert made["round"] == {"number": 1, "of": 3, "audit": False, "asked": 10, "answered": 3}
     assert made["budget"] == {"labels": 95, "answered": 3}
     assert page.pairs("Ann")[0] not in (one, two, three)
+
+
+def test_nonsense_does_not_have_the_whole_ledger_read(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Page(campaign)
+    pair, *_ = page.pairs("Ann")
+    page.answer("Ann", pair, token="a" * 8)
+
+    def unread(_: Ledger) -> None:
+        pytest.fail("every answer was read")
+
+    monkeypatch.setattr(Ledger, "answers", unread)
+    assert page.answer("Ann", pair, token="a" * 8)["written"] == 0
+    never = {"who": "Ann", "answers": [{"pair": "99", "label": "match", "token": "b" * 8}]}
+    assert page.client.post("/api/answers", json=never).status_code == 400
 
 
 def test_a_click_sent_twice_counts_once_even_after_an_undo(campaign: Campaign) -> None:
@@ -175,7 +192,7 @@ def test_the_board_in_memory_equals_one_read_from_the_ledger(campaign: Campaign)
         else:
             page.undo(who)
     fresh = AnswerCache(campaign.ledger, page.session.wanted)
-    fresh.install(*fresh.read())
+    fresh.refresh()
     kept = page.session.look(lambda cache: cache)
     for name in ("votes", "history"):
         assert _full(getattr(kept, name)) == _full(getattr(fresh, name)), name

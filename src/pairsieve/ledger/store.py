@@ -311,6 +311,12 @@ class Ledger:
             _whole(ids), labels, who, source, _whole(rounds), at, kind, about, tokens, rests_on, comments
         )
 
+    def sizes(self) -> tuple[int, int]:
+        """How many questions and how many answer events there are; both only grow."""
+        counts = (sa.select(sa.func.count()).select_from(t).scalar_subquery() for t in (questions, answers))
+        asked, given = self._arrays(sa.select(*counts), 2)
+        return int(asked[0]), int(given[0])
+
     def answers_by_person(self, purpose: str | None = None) -> dict[str, dict[int, int | None]]:
         """{who: {pair: label}} of everybody's latest answers, those taken back left out; pairs ascend."""
         view = standing_answers.c
@@ -342,22 +348,19 @@ class Ledger:
         """Pairs on which people disagree and nobody has adjudicated, in the order of asking."""
         view = current_labels.c
         query = sa.select(view.pair).where(view.matches > 0, view.no_matches > 0, view.basis == "votes")
-        with self._reading() as connection:
-            return column(connection, narrow(query, current_labels, None, purpose).order_by(view.number))
+        return self._arrays(narrow(query, current_labels, None, purpose).order_by(view.number), 1)[0]
 
     def asked(self, through: int | None = None) -> Ids:
         """Sorted ids of every pair asked, for training and audit, in rounds up to and with `through`."""
         query = sa.select(questions.c.pair, questions.c.round).order_by(questions.c.pair)
-        ids: Ids
-        ids, rounds = self._cached("asked", lambda: self._arrays(query, 2))
-        return ids.copy() if through is None else ids[rounds <= through]
+        found: list[Ids] = self._cached("asked", lambda: self._arrays(query, 2))
+        return found[0].copy() if through is None else found[0][found[1] <= through]
 
     def open_questions(self, round: int | None = None, purpose: str | None = None) -> Ids:
         """Pairs that wait, in the order of asking: nobody's answer stands, or the votes are tied."""
         query = sa.select(current_labels.c.pair).where(current_labels.c.state == "open")
-        query = narrow(query, current_labels, round, purpose)
-        with self._reading() as connection:
-            return column(connection, query.order_by(current_labels.c.number))
+        query = narrow(query, current_labels, round, purpose).order_by(current_labels.c.number)
+        return self._arrays(query, 1)[0]
 
     def labels(
         self, purpose: str | None = "train", through: int | None = None, inferred: bool = True
@@ -401,8 +404,7 @@ class Ledger:
     def rounds(self, purpose: str = "train") -> list[int]:
         """Numbers of the rounds asked, ascending."""
         query = narrow(sa.select(questions.c.round), questions, None, purpose).distinct()
-        with self._reading() as connection:
-            return [int(number) for number in column(connection, query.order_by(questions.c.round))]
+        return list(map(int, self._arrays(query.order_by(questions.c.round), 1)[0]))
 
     def counts(self, purpose: str = "train") -> list[RoundCount]:
         """Where each round stands, ascending."""

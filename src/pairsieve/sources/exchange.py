@@ -118,7 +118,8 @@ class AnswerFile:
         for each in self.answers:
             given, comments = found.setdefault(each.who, ([], []))
             given.append(Answer(each.id, each.label))
-            comments.append(each.comment)
+            # What is no character, and the zero that PostgreSQL does not keep, is replaced.
+            comments.append(each.comment.encode(errors="replace").decode().replace("\0", "\ufffd"))
         return found
 
 

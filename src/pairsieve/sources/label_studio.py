@@ -8,7 +8,7 @@ no answers; of several annotations by one person on one task the latest counts, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -123,18 +123,37 @@ def _result(annotation: Mapping[str, Any], where: str) -> tuple[str, str]:
         chosen = chosen if isinstance(chosen, list) else [] if chosen is None else [chosen]
         words = annotation["plain"]["comment"]
     else:
-        results = [result for result in annotation.get("result") or [] if isinstance(result, dict)]
+        results = annotation.get("result") or []
+        if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):
+            raise _other_shape(where)
         picked = [result for result in results if result.get("type") == "choices"]
         ours = [result for result in picked if result.get("from_name") == "label"] or picked
-        chosen = [choice for result in ours for choice in (result.get("value") or {}).get("choices", [])]
+        chosen = _held(ours, "choices", where)
         notes = [result for result in results if result.get("type") == "textarea"]
-        words = [text for result in notes for text in (result.get("value") or {}).get("text", [])]
+        words = _held(notes, "text", where)
     if len(chosen) > 1:
         what = f"the annotation holds {len(chosen)} choices, {chosen!r}"
         remedy = 'Use the configuration that pairsieve ask wrote (choice="single")'
         raise InputError(what, where=where, remedy=remedy)
     comment = " ".join(map(_as_text, words)) if isinstance(words, list) else _as_text(words)
     return (_as_text(chosen[0]) if chosen else ""), comment
+
+
+def _held(results: Iterable[Mapping[str, Any]], name: str, where: str) -> list[Any]:
+    """The values that results of an annotation have under a name."""
+    found: list[Any] = []
+    for result in results:
+        value = result.get("value") or {}
+        held = (value.get(name) or []) if isinstance(value, dict) else None
+        if not isinstance(held, list | str):
+            raise _other_shape(where)
+        found += [held] if isinstance(held, str) else held
+    return found
+
+
+def _other_shape(where: str) -> InputError:
+    what, remedy = "the annotation is not as Label Studio writes it", "Export the project again, as JSON"
+    return InputError(what, where=where, remedy=remedy)
 
 
 def _annotator(completed_by: Any) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from pairsieve.errors import InputError, MissingExtra, nearest
+from pairsieve.errors import InputError, MissingExtra, PairsieveError, nearest
 from pairsieve.tasks.archives import Unpacked, read_unpacked
 
 SHEET_SUFFIXES = (".xlsx", ".xlsm", ".xls", ".xlsb", ".ods")
@@ -26,22 +26,19 @@ def read_sheet(file: Unpacked, sheet: str | None = None) -> list[list[Any]]:
     Rows stand where the sheet has them; columns and rows that are empty at its end are cut off.
     """
     _check_size(file)
-    if find_spec("openpyxl") is not None and file.suffix in (".xlsx", ".xlsm"):
-        rows = _by_openpyxl(file, sheet)
-    elif find_spec("python_calamine") is not None:
-        rows = _by_calamine(file, sheet)
-    else:
-        package = "openpyxl" if file.suffix in (".xlsx", ".xlsm") else "python-calamine"
-        install = "pip install 'pairsieve[excel]'" if package == "openpyxl" else f"pip install {package}"
-        raise MissingExtra(package, f"Reading {file.path.name}", install)
     cells: list[list[Any]] = []
     width = 0
-    for row in rows:
-        kept = [None if cell == "" else cell for cell in row]
-        while kept and kept[-1] is None:
-            kept.pop()
-        cells.append(kept)
-        width = max(width, len(kept))
+    try:
+        for row in _rows(file, sheet):
+            kept = [None if cell == "" else cell for cell in row]
+            while kept and kept[-1] is None:
+                kept.pop()
+            cells.append(kept)
+            width = max(width, len(kept))
+    except (PairsieveError, MemoryError):
+        raise
+    except Exception as error:  # the readers raise whatever they stumble over in a damaged file
+        raise _torn(file, error) from error
     while cells and not cells[-1]:
         cells.pop()
     if len(cells) * width > MOST_CELLS:
@@ -51,6 +48,16 @@ def read_sheet(file: Unpacked, sheet: str | None = None) -> list[list[Any]]:
             remedy="Delete what stands far away from the table, or save it as CSV",
         )
     return [[*row, *[None] * (width - len(row))] for row in cells]
+
+
+def _rows(file: Unpacked, sheet: str | None) -> Iterable[Sequence[Any]]:
+    if find_spec("openpyxl") is not None and file.suffix in (".xlsx", ".xlsm"):
+        return _by_openpyxl(file, sheet)
+    if find_spec("python_calamine") is not None:
+        return _by_calamine(file, sheet)
+    package = "openpyxl" if file.suffix in (".xlsx", ".xlsm") else "python-calamine"
+    install = "pip install 'pairsieve[excel]'" if package == "openpyxl" else f"pip install {package}"
+    raise MissingExtra(package, f"Reading {file.path.name}", install)
 
 
 def _check_size(file: Unpacked) -> None:
@@ -68,12 +75,9 @@ def _check_size(file: Unpacked) -> None:
 
 
 def _by_calamine(file: Unpacked, sheet: str | None) -> Sequence[Sequence[Any]]:
-    from python_calamine import CalamineError, CalamineWorkbook
+    from python_calamine import CalamineWorkbook
 
-    try:
-        book = CalamineWorkbook.from_filelike(io.BytesIO(file.contents))
-    except CalamineError as error:
-        raise _torn(file, error) from error
+    book = CalamineWorkbook.from_filelike(io.BytesIO(file.contents))
     found = book.get_sheet_by_name(_sheet(file, sheet, book.sheet_names))
     return found.to_python(skip_empty_area=False)
 
@@ -81,10 +85,7 @@ def _by_calamine(file: Unpacked, sheet: str | None) -> Sequence[Sequence[Any]]:
 def _by_openpyxl(file: Unpacked, sheet: str | None) -> Iterable[Sequence[Any]]:
     import openpyxl
 
-    try:
-        book = openpyxl.load_workbook(io.BytesIO(file.contents), read_only=True, data_only=True)
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
-        raise _torn(file, error) from error
+    book = openpyxl.load_workbook(io.BytesIO(file.contents), read_only=True, data_only=True)
     rows: Iterable[Sequence[Any]] = book[_sheet(file, sheet, book.sheetnames)].iter_rows(values_only=True)
     return rows
 

@@ -87,18 +87,29 @@ class AnswerCache:
         """The ledger could not be read: look again after the usual while."""
         self._read_at = time.monotonic()
 
-    def read(self) -> tuple[Questions, Answers]:
-        """What the ledger holds now. Changes nothing here: others may use the cache meanwhile."""
+    def read(self) -> tuple[Questions, Answers] | None:
+        """What the ledger holds now, None where nothing is new. Changes nothing here: others may use the
+        cache meanwhile."""
         began = time.monotonic()
-        asked, answers = self._ledger.questions(), self._ledger.answers()
+        # Rows are only ever added: as many as before are the same as before. Else whoever sends nonsense
+        # would have the whole ledger read each time.
+        if self._ledger.sizes() == (len(self.questions), len(self.events)):
+            self._read_at = time.monotonic()
+            return None
+        found = self._ledger.questions(), self._ledger.answers()
         self._read_at = time.monotonic()
         self._read_took = self._read_at - began
-        return asked, answers
+        return found
 
-    def install(self, asked: Questions, answers: Answers) -> None:
+    def refresh(self) -> None:
+        """Read the ledger and show it."""
+        self.install(self.read())
+
+    def install(self, found: tuple[Questions, Answers] | None) -> None:
         """Show what was read."""
-        if (len(asked), len(answers)) == (len(self.questions), len(self.events)):
-            return  # rows are only ever added: as many as before are the same as before
+        if found is None:
+            return
+        asked, answers = found
         self._clear()
         rows = zip(asked.ids.tolist(), asked.left_keys, asked.right_keys, asked.rounds.tolist())
         for (pair, left, right, round_), purpose, why in zip(rows, asked.purpose, asked.why):

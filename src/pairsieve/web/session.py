@@ -87,7 +87,7 @@ class LabellingSession:
         self._server = secrets.token_hex(4)  # versions count from here; after a restart they begin anew
         self._split = self.place.split  # reads the texts now, not at the first click
         self.columns = find_columns(self._split.left, self._split.right)
-        self._cache.install(*self._cache.read())
+        self._cache.refresh()
 
     # ── what to ask ─────────────────────────────────────────────────────────────────────────────
 
@@ -178,7 +178,7 @@ class LabellingSession:
                 for each in last.values():
                     self._cache.record(each.pair, who, each.label)
             else:  # some had come before: the ledger knows which
-                self._cache.install(*self._cache.read())
+                self._cache.refresh()
             for pair in last:
                 self._drop(who, pair)
             return {"written": written, **self._state(who)}
@@ -193,17 +193,17 @@ class LabellingSession:
             last = {each.pair: each for each in answers}
             cache = self._cache
             if any(pair not in cache.questions for pair in last):
-                cache.install(*cache.read())
+                cache.refresh()
             if new := sorted(last.keys() - cache.questions.keys()):
                 ask_to_review(self._ledger, self._split, np.array(new, np.int64), answers[0].token)
-                cache.install(*cache.read())
+                cache.refresh()
             others = {p for p in last if p in cache.settled or cache.votes.get(p, {}).keys() - {who}}
             written = 0
             for about, write in (("answer", self._ledger.answer), ("adjudication", self._ledger.adjudicate)):
                 chosen = [each for each in last.values() if (each.pair in others) == (about != "answer")]
                 given = [Answer(each.pair, each.label) for each in chosen]
                 written += write(given, who, PAGE, tokens=[each.token for each in chosen])
-            self._cache.install(*self._cache.read())
+            self._cache.refresh()
             for pair in last:
                 self._drop(who, pair)
         self._follow(at_once=True)
@@ -244,7 +244,7 @@ class LabellingSession:
     def _check_asked(self, pairs: Iterable[int]) -> None:
         for pair in pairs:
             if pair not in self._cache.questions:
-                self._cache.install(*self._cache.read())
+                self._cache.refresh()
             if pair not in self._cache.questions:
                 raise InputError(f"pair {pair} was never asked", remedy="Reload the page")
 
@@ -341,7 +341,7 @@ class LabellingSession:
     def look_again(self) -> None:
         """Read the ledger now; somebody else wrote to it."""
         with self._lock:
-            self._cache.install(*self._cache.read())
+            self._cache.refresh()
             self._cache.version += 1
             self._step = (-1, 0.0, Step("", 0))
 
@@ -355,7 +355,7 @@ class LabellingSession:
                 found = self._cache.read()
                 with self._lock:
                     if self._cache.version == version:  # else somebody answered meanwhile: this is old
-                        self._cache.install(*found)
+                        self._cache.install(found)
             except LedgerUnavailable as error:  # what is known is shown until it can be read again
                 log_seldom(error)
                 self._cache.read_later()
@@ -383,7 +383,7 @@ class LabellingSession:
                 news = found.inferred or found.withdrawn or found.contradictions != self._contradictions
                 self._contradictions, self._followed = found.contradictions, version
                 if news:  # the ledger is ahead of the cache
-                    self._cache.install(*self._cache.read())
+                    self._cache.refresh()
             self._follow_after = time.monotonic() + max(0.5, 10 * (time.monotonic() - began))
         except LedgerError:
             pass  # somebody changed an answer each time we looked: the next look comes soon
