@@ -1,4 +1,4 @@
-"""The packed forward pass on the CPU: the network's own rows in float32, close ones in bfloat16, named as such."""
+"""The packed forward pass on the CPU: the network's own rows in float32, close ones in bfloat16."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_other_networks_are_left_to_pytorch_and_refused_in_bfloat16(
 ) -> None:
     encoder = encoder_named(tiny_architectures[architecture], device="cpu", precision="bfloat16")
     assert not can_pack(encoder.network)
-    with pytest.raises(InputError, match="no embedding in bfloat16.*float32"):
+    with pytest.raises(InputError, match=r"no embedding in bfloat16.*float32"):
         encoder.embed(["a text"])
     plain = dataclasses.replace(encoder, precision="float32")
     tokens = plain.tokens(some_texts(20))
@@ -167,5 +167,5 @@ def test_what_auto_took_is_in_the_campaigns_file_and_stays(
     assert slow.settings.precision == "float32"
     other = ps.create_campaign(tmp_path / "plain", task, **options)
     assert other.settings.precision == "float32"
-    with pytest.raises(SettingsError, match="precision is 'bfloat'.*Did you mean 'bfloat16'"):
+    with pytest.raises(SettingsError, match=r"precision is 'bfloat'.*Did you mean 'bfloat16'"):
         ps.create_campaign(tmp_path / "wrong", task, precision="bfloat", **options)

@@ -1,12 +1,12 @@
 """Embedding on the CPU over packed tokens: the forward pass of BERT-like networks by oneDNN's products.
 
 Texts lie end to end without padding, and attention takes texts of one length together. oneDNN's float32
-products take half the time of PyTorch's own on processors that MKL was not made for, and its bfloat16 products
-half of that again on processors with the instruction. Between the products everything is float32.
+products take half the time of PyTorch's own on processors that MKL was not made for, and its bfloat16
+products half of that again on processors with the instruction. Norms and residuals are float32.
 
 In float32, rows are those of the network's own forward pass but for rounding. In bfloat16 they are other
-embeddings, as the encoder's fingerprint says: a cosine differs by about 0.001. Which of the two a campaign has
-is decided once, when it is created (`chosen_precision`), and stands in its settings.
+embeddings, as the encoder's fingerprint says: a cosine differs by about 0.001. Which of the two a campaign
+has is decided once, when it is created (`chosen_precision`), and stands in its settings.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def can_pack(network: Any) -> bool:
     """Whether this network's forward pass is written out here, and PyTorch has oneDNN's products."""
     config = network.config
     return bool(
-        torch.backends.mkldnn.is_available()
+        torch._C._has_mkldnn
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
         and getattr(config, "model_type", "") in KNOWN
         and getattr(config, "hidden_act", "") == "gelu"
@@ -55,7 +55,7 @@ class PackedCpuNetwork:
     def __init__(self, network: Any, precision: str = "float32") -> None:
         config = network.config
         self.width, self.heads = config.hidden_size, config.num_attention_heads
-        self.eps, self.count = float(config.layer_norm_eps), config.num_hidden_layers
+        self.eps = float(config.layer_norm_eps)
         offset = 0 if config.model_type == "bert" else int(config.pad_token_id) + 1
         self.half = torch.bfloat16 if precision == "bfloat16" else torch.float32
         found = {name: [p.detach().cpu() for p in of] for name, of in _sources(network).items()}
@@ -64,7 +64,7 @@ class PackedCpuNetwork:
         self.norm = one["gain"], one["shift"]
         self.layers = [
             {name: self._part(name, found[f"{layer}.{name}"]) for name in LAYER}
-            for layer in range(self.count)
+            for layer in range(config.num_hidden_layers)
         ]
         self._relative = one.get("relative")
         self._bucket = getattr(network.encoder, "relative_position_bucket", None)
@@ -101,8 +101,8 @@ class PackedCpuNetwork:
             mixed = torch.zeros(rows, self.width, dtype=self.half)
             for span, texts, length in groups:
                 shape = texts, length, self.heads, -1
-                parts = (part[span].view(shape).transpose(1, 2) for part in (query, key, value))
-                attended = scaled_dot_product_attention(*parts, attn_mask=leans[length])
+                q, k, v = (part[span].view(shape).transpose(1, 2) for part in (query, key, value))
+                attended = scaled_dot_product_attention(q, k, v, attn_mask=leans[length])
                 mixed[span].view(shape).copy_(attended.transpose(1, 2))
             (branch,) = _linear(mixed, own["out"], own["out_bias"])
             x = layer_norm(branch + x, (self.width,), own["gain1"], own["shift1"], self.eps)
