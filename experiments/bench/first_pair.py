@@ -1,8 +1,8 @@
 """Time from `pairsieve label DIR` to the first pair on its page, with no embedding in the cache.
 
-    python -m experiments.bench.first_pair [--texts 10000] [--precision float32] [--json FILE]
+    python -m experiments.bench.first_pair [--texts 10000] [--precision float32 bfloat16] [--json FILE]
 
-Synthetic questions without truth, the bundled encoder, two processes of the command itself (the page, and the
+Synthetic products without truth, the bundled encoder, two processes of the command itself (the page, and the
 one that embeds and chooses). Asked: 15 s on two cores for 10,000 texts.
 """
 
@@ -49,36 +49,38 @@ def first_pair(campaign: Path, cache: Path, patience: float = 600.0) -> tuple[fl
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--texts", type=int, default=10_000)
-    arguments.add_argument("--precision", default="float32")
+    arguments.add_argument("--precision", nargs="+", default=["float32", "bfloat16"])
     asked = arguments.parse_args()
-    from experiments.synthetic import synthetic_questions
-    from pairsieve import create_campaign, task_from_tables
+    finish([measured(asked.texts, precision) for precision in asked.precision], asked.json)
 
-    made = synthetic_questions(asked.texts)
-    rows = [{"id": key, "text": text} for key, text in zip(made.keys, made.texts)]
+
+def measured(texts: int, precision: str) -> Claim:
+    from experiments.synthetic.records import table_of
+    from pairsieve import create_campaign, task_from_tables
+    from pairsieve.synthetic import Roughness, group_sizes
+
+    made = table_of("products", group_sizes(texts, {2: 0.3}), 15, Roughness(typo=0.3))
+    rows = [{"id": f"r{at}", "text": text} for at, text in enumerate(made.texts())]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         task = task_from_tables(rows, key="id", text=["text"])
-        campaign = create_campaign(folder / "mine", task, device="cpu", precision=asked.precision)
-        precision = campaign.settings.precision
-        campaign.ledger.close()
+        create_campaign(folder / "mine", task, device="cpu", precision=precision).ledger.close()
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds, _ = first_pair(folder / "mine", folder / "cache")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    claim = Claim(
-        "First pair on the labelling page, nothing embedded yet",
-        f"pairsieve label, {precision}",
+    return Claim(
+        f"First pair on the labelling page, nothing embedded yet, {precision}",
+        "pairsieve label",
         seconds,
         "what was asked for 10,000 texts",
         15.0,
         15.0 / seconds,
         "within 15 s",
         None,
-        f"{asked.texts:,} texts, {os.cpu_count()} cores",
+        f"{texts:,} texts, {os.cpu_count()} cores",
         f"processor seconds {cpu:.1f}, the page and its training process together; {busy()}",
     )
-    finish([claim], asked.json)
 
 
 if __name__ == "__main__":

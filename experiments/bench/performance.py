@@ -28,6 +28,7 @@ BENCHES = (
     "startup",
     "embedding_cpu",
     "precision",
+    "first_pair",
     "projection_round",
     "sklearn_ap",
     "paraphrase_mining",
