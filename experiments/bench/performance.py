@@ -27,6 +27,8 @@ GROWTH = "growth"
 BENCHES = (
     "startup",
     "embedding_cpu",
+    "precision",
+    "first_pair",
     "projection_round",
     "sklearn_ap",
     "paraphrase_mining",
@@ -64,11 +66,18 @@ a GPU to a block.
 BACKENDS = """## Embedding without a GPU
 
 A batch holds about a thousand tokens and belongs to one core from end to end; a collection is tokenised once.
-Plain PyTorch is the reference and always there. With `pip install 'pairsieve[onnx]'` the network runs in ONNX
-Runtime wherever a collection has tokens enough to pay for converting it. Rows are compared with those of
-PyTorch first, and no cosine may be off by more than 1e-5, so both share one cache. The environment variable
-`PAIRSIEVE_CPU_BACKEND` (`torch` or `onnx`) settles the choice. OpenVINO was tried and left out: on one
-core as fast as ONNX Runtime, but with two at work on texts of many lengths its process crashed (2026.4.1).
+BERT, RoBERTa and MPNet networks take the back-end `packed`: texts without padding, products by oneDNN.
+Others are left to plain PyTorch, the reference, or with `pip install 'pairsieve[onnx]'` to ONNX Runtime
+wherever a collection has tokens enough to pay for converting the network. Rows are compared with those of
+PyTorch first, and no cosine may be off by more than 1e-5, so all share one cache. The environment variable
+`PAIRSIEVE_CPU_BACKEND` (`packed`, `torch` or `onnx`) settles the choice. OpenVINO was tried and left out: on
+one core as fast as ONNX Runtime, but with two at work on texts of many lengths its process crashed
+(2026.4.1).
+
+`pairsieve init --precision bfloat16` has other embeddings, which have their own place in the cache: cosines
+differ by about 0.001. `--precision auto` tries a sample of the texts, from 5,000 texts on: bfloat16 is taken
+where it is 1.3 times as fast as float32 and no cosine of the sample is off by more than 0.01. What was taken
+stands in `campaign.toml` and is not decided again ([decision 16](decisions/0016-precision.md)).
 """
 
 

@@ -45,6 +45,7 @@ def write_tiny(architecture: str, folder: Path, seed: int = 0) -> Path:
         AlbertConfig,
         AutoModel,
         BertConfig,
+        MPNetConfig,
         PreTrainedTokenizerFast,
         RobertaConfig,
         XLNetConfig,
@@ -71,6 +72,8 @@ def write_tiny(architecture: str, folder: Path, seed: int = 0) -> Path:
         config = BertConfig(**plain)
     elif architecture == "roberta":
         config = RobertaConfig(**plain, type_vocab_size=1, bos_token_id=2, eos_token_id=3)
+    elif architecture == "mpnet":
+        config = MPNetConfig(**plain | {"pad_token_id": 1}, bos_token_id=2, eos_token_id=3)
     elif architecture == "albert":
         config = AlbertConfig(**plain, embedding_size=16, bos_token_id=2, eos_token_id=3)
     elif architecture == "xlnet":

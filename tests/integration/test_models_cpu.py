@@ -119,8 +119,9 @@ def test_the_backend_is_chosen_by_what_is_installed_and_by_the_number_of_tokens(
     assert chosen_backend(cpu.WORTH_CONVERTING) == "onnx"
     assert chosen_backend(cpu.WORTH_CONVERTING - 1) == "torch"
     assert chosen_backend(1, "onnx") == "onnx"
+    assert chosen_backend(1, packs=True) == chosen_backend(10**9, packs=True) == "packed"
     monkeypatch.setenv(cpu.CHOICE, "torch")
-    assert chosen_backend(10**9) == "torch"
+    assert chosen_backend(10**9) == chosen_backend(1, packs=True) == "torch"
     monkeypatch.setenv(cpu.CHOICE, "torhc")
     with pytest.raises(InputError, match=r"PAIRSIEVE_CPU_BACKEND: unknown.*Did you mean 'torch'"):
         chosen_backend(1)
@@ -132,10 +133,10 @@ def test_the_backend_is_chosen_by_what_is_installed_and_by_the_number_of_tokens(
 
 def off_by(far: float, plain: cpu.Embed) -> cpu.Embed:
     """Rows that lie `far` from the reference's, spread over 32 dimensions."""
-    return lambda ids, mask: plain(ids, mask) + np.float32(far / np.sqrt(32))
+    return lambda batch: plain(batch) + np.float32(far / np.sqrt(32))
 
 
-def failing(ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[np.float32]:
+def failing(batch: NDArray[np.int64]) -> NDArray[np.float32]:
     raise RuntimeError("a width of 7 was wanted")
 
 
@@ -150,14 +151,15 @@ def test_a_converted_network_that_is_off_is_not_used(
     """A row may lie 5e-6 from the reference; 1e-5 is too far."""
     encoder = encoder_named(tiny_encoder, device="cpu")
     tokens = encoder.tokens(some_texts(50))
-    plain = cpu._plain(encoder.network)
+    plain = cpu._plain(encoder.network, tokens, encoder.pad)
     right = embed_on_cpu(encoder.network, tokens, encoder.pad, "torch")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(cpu, "_converted", lambda network: failing if far is None else off_by(far, plain))
+    wrong = failing if far is None else off_by(far, plain)
+    monkeypatch.setattr(cpu, "_converted", lambda network, tokens, pad: wrong)
     with caplog.at_level(logging.WARNING, logger="pairsieve"):
         rows = embed_on_cpu(encoder.network, tokens, encoder.pad, "onnx")
     assert said in caplog.text and "using PyTorch" in caplog.text and (rows == right).all()
-    monkeypatch.setattr(cpu, "_converted", lambda network: off_by(1e-6, plain))
+    monkeypatch.setattr(cpu, "_converted", lambda network, tokens, pad: off_by(1e-6, plain))
     assert 0 < np.abs(embed_on_cpu(encoder.network, tokens, encoder.pad, "onnx") - right).max() < 1e-6
 
 

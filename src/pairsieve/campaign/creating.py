@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,8 @@ TASK_FOLDER = "task"  # of a task that came from memory, in the campaign's folde
 def create_campaign(folder: Path, task: Task | Path, **settings: Any) -> Campaign:
     """A new campaign folder. Settings that cannot work (names, splits, budget) are refused here.
 
-    task: its folder; or a task in memory, which is saved in the campaign's folder.
+    task: its folder; or a task in memory, which is saved in the campaign's folder. precision: "auto" is
+    decided here, by a sample of the texts, and stands in the campaign's file from then on.
     """
     from pairsieve.campaign.loop import Campaign
 
@@ -58,6 +59,9 @@ def create_campaign(folder: Path, task: Task | Path, **settings: Any) -> Campaig
         settings["measure_splits"] = tuple(n for n in (wanted,) if n in measurable)
     if "schedule" not in settings and settings.get("recipe") == "paper":
         settings["schedule"] = PAPER_SCHEDULE
+    automatic = settings.get("precision") == "auto"
+    if automatic:
+        settings["precision"] = "float32"
     checked = CampaignSettings(
         task=portable_task(task_folder, folder),
         task_fingerprint=task.fingerprint,
@@ -65,6 +69,8 @@ def create_campaign(folder: Path, task: Task | Path, **settings: Any) -> Campaig
         **settings,
     )
     check_settings(checked, task)
+    if automatic:
+        checked = replace(checked, precision=_tried_precision(checked, task))
     folder.mkdir(parents=True, exist_ok=True)
     if task_folder == folder / TASK_FOLDER and not task_folder.exists():
         save_task(task, task_folder)
@@ -105,6 +111,18 @@ def check_settings(settings: CampaignSettings, task: Task) -> None:
             f"the schedule asks for {budget:,} distinct pairs, {space.size:,} are in {settings.split}. "
             "Lower `labels`, or `first_batch`, `growth` or `rounds`."
         )
+
+
+def _tried_precision(settings: CampaignSettings, task: Task) -> str:
+    """The precision that pays for the split's texts on this machine."""
+    from pairsieve.models import encoder_named
+    from pairsieve.models.packed_cpu import chosen_precision
+
+    device = None if settings.device == "auto" else settings.device
+    split = task.splits[settings.split]
+    texts = split.left.texts if split.space.symmetric else [*split.left.texts, *split.right.texts]
+    prefixes = settings.left_prefix, settings.right_prefix
+    return chosen_precision(encoder_named(settings.encoder, settings.max_length, *prefixes, device), texts)
 
 
 def accepted_changes(folder: Path, settings: CampaignSettings, accept: bool) -> str:

@@ -144,7 +144,7 @@ class Campaign:
         """Makes scorers from labels; opens the encoder."""
         settings = self.settings
         device = None if settings.device == "auto" else settings.device
-        encoder = encoder_named(*self._encoder_names, device)
+        encoder = encoder_named(*self._encoder_names, device, settings.precision)
         encoder.token_cache.store = self._shared  # a collection is tokenised once, for all campaigns
         more: dict[str, Any] = {"shared": False} if settings.separate_encoders else {}
         if settings.learning_rate is not None:
@@ -401,7 +401,8 @@ class Campaign:
     def _settings_digest(self) -> str | None:
         """Names what decides the scorer; None where the encoder is not on this machine."""
         try:
-            return settings_digest(self.settings, encoder_named(*self._encoder_names).fingerprint)
+            encoder = encoder_named(*self._encoder_names, precision=self.settings.precision)
+            return settings_digest(self.settings, encoder.fingerprint)
         except PairsieveError:
             return None
 

@@ -39,6 +39,8 @@ from pairsieve.tasks import Split
 RERANK_UP_TO = 200_000  # texts a side up to which a re-ranker is tried
 TRAINED_AGAIN_UP_TO = 3_000  # labels up to which a whole encoder is trained again for each fold
 CROSS_EPOCHS = 4  # over the labels
+COMPARED = 200  # bootstrap samples of the labels that two scorers are compared by
+DECIDED = 0.9  # share of them that must agree
 _PAIRS_AT_ONCE = 1 << 16  # pairs whose rows are multiplied together
 
 Mask = NDArray[np.bool_]
@@ -227,19 +229,27 @@ class Trainer:
 
         Labels chosen by a model say little of the pairs that it was sure of. Those chosen at log-spaced ranks
         of the untrained encoder stand for all pairs, each for as many as its rank. Their weighted average
-        precision decides; without labels of both classes among them, the cross-entropy of all labels.
+        precision decides, where it does so whichever of them are drawn again (bootstrap): they are few, and
+        one wrong answer far down weighs more than all others. Else the cross-entropy of all labels decides.
         """
+        by_all = cross_entropy(ours, labels.values) <= cross_entropy(theirs, labels.values)
         spread = labels.spread
         if spread is None or labels.values[spread].all() or not labels.values[spread].any():
-            return cross_entropy(ours, labels.values) <= cross_entropy(theirs, labels.values)
+            return by_all
         nothing = Labels(labels.ids[:0], labels.values[:0], 0)
         untrained = self.scores.score(self.bi_encoder(nothing), self.split, "").base
         scores = untrained.scores(labels.ids[spread])
         edges, back = np.unique(scores, return_inverse=True)
         ranks = untrained.count_reaching(edges, "ranks of labels")[back].astype(np.float64)
-        values = labels.values[spread]
-        found = [weighted_average_precision(z[spread], values, ranks) for z in (ours, theirs)]
-        return found[0] >= found[1]
+        values, both = labels.values[spread], (ours[spread], theirs[spread])
+        rng = generator_for(self.settings.seed, labels.round, "compare scorers")
+        better = []
+        for times in rng.multinomial(len(ranks), np.full(len(ranks), 1 / len(ranks)), COMPARED):
+            if (times * values).any():
+                found = [weighted_average_precision(z, values, ranks * times) for z in both]
+                better.append(found[0] >= found[1])
+        share = float(np.mean(better)) if better else 0.5
+        return share > 0.5 if abs(share - 0.5) > DECIDED - 0.5 else by_all
 
     @property
     def reranker_setting(self) -> str:

@@ -60,6 +60,9 @@ def init(
     right_prefix: str = Option("", help='The same for right texts, such as "passage: ".'),
     learning_rate: float | None = Option(None, help="Learning rate. [by the encoder]"),
     device: str = DEVICE,
+    precision: str = Option(
+        "float32", help="Of the encoder's products: float32, bfloat16 or auto (tried on a sample)."
+    ),
     match: Path | None = Option(
         None, help="With --strategy stratified: a campaign whose share of matches to copy."
     ),

@@ -44,6 +44,7 @@ class Options(TypedDict, total=False):
     recall_rows: int
     seed: int
     device: str
+    precision: str
     transitivity: bool
     measuring_share: float | None
     stop_when: str

@@ -125,7 +125,12 @@ def from_labels(
         raise InputError(what, why="a threshold lies between the two", remedy=remedy)
     grid, free, matches, others = _between(ranking, known)
     logits = ranking.log_odds(grid)
-    curve = calibrate((labelled.log_odds, labelled.labels), drawn, (logits, free))
+    chosen_logits = labelled.log_odds
+    if len(known.ids):
+        # Models that saw four labels may put the fifth anywhere: no further than the scorer itself puts one.
+        own = ranking.log_odds(ranking.scores(known.ids))
+        chosen_logits = np.clip(chosen_logits, own.min(), own.max())
+    curve = calibrate((chosen_logits, labelled.labels), drawn, (logits, free))
     rate = expected_rates(curve, logits, free)
     by_score = expected_curve(grid, free, rate, matches, others)
     # As written: every known match is in the list from its first pair on, no known non-match ever is.

@@ -205,6 +205,8 @@ def _take_out_strangers(
         """The text that all labels between two groups have in common, if the rest merges without it."""
         groups = label[one[0]], label[other[0]]
         between = np.isin(label[left], groups) & np.isin(label[right], groups) & (label[left] != label[right])
+        if not between.any():  # they were of a text that has gone since
+            return None
         common = set.intersection(*({a, b} for a, b in zip(left[between].tolist(), right[between].tolist())))
         fits = {}
         for text in sorted(common - bound):

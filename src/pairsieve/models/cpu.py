@@ -1,13 +1,14 @@
-"""Embedding on the CPU: a core takes whole batches, by PyTorch or ONNX Runtime.
+"""Embedding on the CPU: a core takes whole batches, by oneDNN, plain PyTorch or ONNX Runtime.
 
 A batch holds about a thousand tokens, little enough that what passes between the layers stays in the cache,
 and one thread takes it from end to end. What comes out does not depend on the number of threads (up to 31).
 
-The back-end is plain PyTorch (`torch`), or ONNX Runtime (`onnx`, float32) where it is installed and texts are
-enough to pay for the conversion; `PAIRSIEVE_CPU_BACKEND` names one for good. The rule never looks at a clock,
-so the same texts on the same machine are embedded the same way twice. A converted network is compared with
-PyTorch on two batches before it is used, and left aside where a row lies further than 5e-6 from the reference
-(then a cosine could be off by more than 1e-5). So both back-ends share one fingerprint and one cache.
+The back-end is the forward pass written out in `packed_cpu.py` (`packed`) for the networks it knows. For
+others it is plain PyTorch (`torch`), or ONNX Runtime (`onnx`) where it is installed and texts are enough to
+pay for the conversion; `PAIRSIEVE_CPU_BACKEND` names one for good. The rule never looks at a clock, so the
+same texts on the same machine are embedded the same way twice. `packed` and `onnx` are compared with PyTorch
+on two batches before they are used, and left aside where a row lies further than 5e-6 from the reference
+(then a cosine could be off by more than 1e-5). So all back-ends share one fingerprint and one cache.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -31,17 +33,19 @@ from pairsieve.models.encoder import Embeddings, Tokens, pooled, quietly, state_
 from pairsieve.pairs import Rows
 from pairsieve.progress import bar
 
-BACKENDS = ("auto", "torch", "onnx")
+BACKENDS = ("auto", "packed", "torch", "onnx")
 CHOICE = "PAIRSIEVE_CPU_BACKEND"
-BATCH_TOKENS = {"torch": 1024, "onnx": 512}  # padding included
+BATCH_TOKENS = {"packed": 1024, "torch": 1024, "onnx": 512}  # padding included
 WORTH_CONVERTING = 300_000  # tokens from which converting (some seconds) is won back on two cores
+COMPARED = 8  # texts of a batch, or up to twice as many
 FARTHEST = 5e-6  # a row of a converted network from the reference's: no cosine is off by more than twice that
 MOST_WORKERS = 16  # beyond, Python itself would be the queue; more cores share their batches
 
-Embed = Callable[[Rows, Rows], Embeddings]  # ids and mask (n, width) -> (n, d)
+Embed = Callable[[Rows], Embeddings]  # texts of a batch (n,), longest first -> (n, d)
 
 _log = logging.getLogger("pairsieve")
 _sessions: dict[str, Any] = {}  # the networks converted last, by their weights
+_agreed: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()  # networks whose packed rows were compared
 _lock, _here = threading.Lock(), threading.local()
 _inside, _outside = 0, 1  # threads inside `threads_each` now; PyTorch's threads before the first of them
 
@@ -50,19 +54,32 @@ def embed_on_cpu(network: Any, tokens: Tokens, pad: int, backend: str | None = N
     """Mean-pooled unit rows (n, d) of tokenised texts, on as many threads as PyTorch has been given."""
     import torch
 
+    from pairsieve.models.packed_cpu import PackedCpuNetwork, can_pack  # which imports this file
+
     with threads_each(1) as threads:
-        if chosen_backend(int(tokens.starts[-1]), backend) == "onnx":
-            batches = batched(tokens.lengths, BATCH_TOKENS["onnx"])
-            embed = _converted(network)
-            if embed is not None and _agrees(embed, network, tokens, pad, (batches[0], batches[-1])):
-                return _spread(embed, tokens, pad, batches, threads)
+        plain = _plain(network, tokens, pad)
+        chosen = chosen_backend(int(tokens.starts[-1]), backend, can_pack(network))
+        if chosen != "torch":
+            batches = batched(tokens.lengths, BATCH_TOKENS[chosen])
+            embed: Embed | None
+            if chosen == "packed":
+                embed = _packed(PackedCpuNetwork(network), tokens) if can_pack(network) else None
+            else:
+                embed = _converted(network, tokens, pad)
+            if embed is not None and _agrees(chosen, network, embed, plain, (batches[0], batches[-1])):
+                return _spread(embed, batches, threads)
         each = max(1, threads // MOST_WORKERS)
         begin = partial(torch.set_num_threads, each)  # which holds for the thread that calls it
-        batches = batched(tokens.lengths, BATCH_TOKENS["torch"])
-        return _spread(_plain(network), tokens, pad, batches, threads // each, begin)
+        return _spread(plain, batched(tokens.lengths, BATCH_TOKENS["torch"]), threads // each, begin)
 
 
-def chosen_backend(tokens: int, backend: str | None = None) -> str:
+def embed_packed_on_cpu(packed: Any, tokens: Tokens) -> Embeddings:
+    """As `embed_on_cpu`, by a network that is prepared already (`packed_cpu.PackedCpuNetwork`)."""
+    with threads_each(1) as threads:
+        return _spread(_packed(packed, tokens), batched(tokens.lengths, BATCH_TOKENS["packed"]), threads)
+
+
+def chosen_backend(tokens: int, backend: str | None = None, packs: bool = False) -> str:
     """The back-end for so many tokens: as asked for, by argument or environment, or by the rule above."""
     asked = backend or os.environ.get(CHOICE) or "auto"
     if asked not in BACKENDS:
@@ -71,9 +88,11 @@ def chosen_backend(tokens: int, backend: str | None = None) -> str:
     missing = [name for name in ("onnxruntime", "onnx") if importlib.util.find_spec(name) is None]
     if asked == "onnx" and missing:
         raise MissingExtra(missing[0], "embedding by ONNX Runtime", "pip install 'pairsieve[onnx]'")
-    if asked == "auto":
-        return "onnx" if not missing and tokens >= WORTH_CONVERTING else "torch"
-    return asked
+    if asked != "auto":
+        return asked
+    if packs:
+        return "packed"
+    return "onnx" if not missing and tokens >= WORTH_CONVERTING else "torch"
 
 
 def batched(lengths: Rows, budget: int) -> list[Rows]:
@@ -88,26 +107,17 @@ def batched(lengths: Rows, budget: int) -> list[Rows]:
 
 
 def _spread(
-    embed: Embed,
-    tokens: Tokens,
-    pad: int,
-    batches: list[Rows],
-    workers: int,
-    begin: Callable[[], None] | None = None,
+    embed: Embed, batches: list[Rows], workers: int, begin: Callable[[], None] | None = None
 ) -> Embeddings:
     """The rows of all batches, a batch to a thread; each thread calls `begin` first."""
-
-    def one(batch: Rows) -> Embeddings:
-        return embed(*_padded(tokens, batch, pad))
-
-    first = one(batches[0])  # the longest: what does not fit fails at once
-    rows = np.empty((len(tokens.lengths), first.shape[1]), np.float32)
+    first = embed(batches[0])  # the longest: what does not fit fails at once
+    rows = np.empty((sum(map(len, batches)), first.shape[1]), np.float32)
     rows[batches[0]] = first
     shown = bar(len(rows), "embedding", "text")
     shown.update(len(first))
     pool = ThreadPoolExecutor(workers, initializer=begin)
     try:
-        for batch, embedded in zip(batches[1:], pool.map(one, batches[1:])):
+        for batch, embedded in zip(batches[1:], pool.map(embed, batches[1:])):
             rows[batch] = embedded
             shown.update(len(batch))
     finally:
@@ -116,18 +126,23 @@ def _spread(
     return rows
 
 
-def _plain(network: Any) -> Embed:
+def _plain(network: Any, tokens: Tokens, pad: int) -> Embed:
     import torch
 
-    def embed(ids: Rows, mask: Rows) -> Embeddings:
+    def embed(batch: Rows) -> Embeddings:
+        ids, mask = map(torch.from_numpy, _padded(tokens, batch, pad))
         with torch.no_grad():  # per thread
-            rows: Embeddings = pooled(network, torch.from_numpy(ids), torch.from_numpy(mask)).numpy()
+            rows: Embeddings = pooled(network, ids, mask).numpy()
         return rows
 
     return embed
 
 
-def _converted(network: Any) -> Embed | None:
+def _packed(packed: Any, tokens: Tokens) -> Embed:
+    return lambda batch: packed.rows(tokens.take(batch))
+
+
+def _converted(network: Any, tokens: Tokens, pad: int) -> Embed | None:
     """The network with its pooling, in ONNX Runtime; None where it cannot be converted."""
     import torch
 
@@ -153,7 +168,8 @@ def _converted(network: Any) -> Embed | None:
         _sessions[key] = session
     session = _sessions[key]
 
-    def embed(ids: Rows, mask: Rows) -> Embeddings:
+    def embed(batch: Rows) -> Embeddings:
+        ids, mask = _padded(tokens, batch, pad)
         return session.run(None, {"ids": ids, "mask": mask})[0]
 
     return embed
@@ -185,20 +201,27 @@ def _session(module: Any) -> Any:
     return onnxruntime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
 
 
-def _agrees(embed: Embed, network: Any, tokens: Tokens, pad: int, batches: tuple[Rows, ...]) -> bool:
-    """Whether the converted network gives the reference's rows on these batches."""
-    plain = _plain(network)
-    for batch in batches:
-        ids, mask = _padded(tokens, batch, pad)
-        try:
-            off = float(np.linalg.norm(embed(ids, mask) - plain(ids, mask), axis=1).max())
-        except Exception as error:  # ONNX Runtime's own kinds: a width that was traced as a constant
-            _log.warning("ONNX Runtime fails on a batch of %s (%s); using PyTorch.", ids.shape, error)
-            return False
-        if not off <= FARTHEST:
-            message = "ONNX Runtime's rows differ from PyTorch's by %.1e on a batch of %s; using PyTorch."
-            _log.warning(message, off, ids.shape)
-            return False
+def _agrees(name: str, network: Any, embed: Embed, plain: Embed, batches: tuple[Rows, ...]) -> bool:
+    """Whether a back-end gives the reference's rows on these batches; `packed` is asked once a network."""
+    if name == "packed" and network in _agreed:
+        return _agreed[network]
+    found = all(_same(name, embed, plain, batch) for batch in batches)
+    if name == "packed":
+        _agreed[network] = found
+    return found
+
+
+def _same(name: str, embed: Embed, plain: Embed, batch: Rows) -> bool:
+    some = batch[:: max(1, len(batch) // COMPARED)]  # longest first too
+    try:
+        off = float(np.linalg.norm(embed(some) - plain(some), axis=1).max())
+    except Exception as error:  # ONNX Runtime's own kinds: a width that was traced as a constant
+        _log.warning("Back-end %s fails on %d texts (%s); using PyTorch.", name, len(some), error)
+        return False
+    if not off <= FARTHEST:
+        message = "Rows of back-end %s differ from PyTorch's by %.1e on %d texts; using PyTorch."
+        _log.warning(message, name, off, len(some))
+        return False
     return True
 
 

@@ -1,9 +1,10 @@
 """Text encoders: a transformer whose last layer is averaged over the tokens and scaled to length one.
 
 An encoder is named by the bundled default, a hub name or a folder (transformers or sentence-transformers
-layout). It reads safetensors only, works in float32 on every device, and always pools by the mean over
-tokens, as the paper does, whatever the folder's own pooling says. Nothing of torch or transformers is
-imported before a text is embedded, so naming and fingerprinting an encoder is quick.
+layout). It reads safetensors only, works in float32 on every device unless it was opened in bfloat16 (on the
+CPU), and always pools by the mean over tokens, as the paper does, whatever the folder's own pooling says.
+Nothing of torch or transformers is imported before a text is embedded, so naming and fingerprinting an
+encoder is quick.
 """
 
 from __future__ import annotations
@@ -56,11 +57,12 @@ def encoder_named(
     left_prefix: str = "",
     right_prefix: str = "",
     device: str | None = None,
+    precision: str = "float32",
 ) -> Encoder:
     """The encoder called so: the bundled one, a folder, or a name on the model hub.
 
     Prefixes are put before every text of their side, as some encoders want ("query: ", "passage: ").
-    `device` is "cpu", "cuda" or None for CUDA where there is one.
+    `device` is "cpu", "cuda" or None for CUDA where there is one. precision: "float32" or "bfloat16".
     """
     name = str(name_or_folder)
     folder = folder_named(name)
@@ -70,7 +72,7 @@ def encoder_named(
         raise InputError(
             f"max length {max_length} tokens", where=name, why=f"this encoder takes 3 to {longest:,} tokens"
         )
-    return Encoder(name, folder, max_length, left_prefix, right_prefix, device)
+    return Encoder(name, folder, max_length, left_prefix, right_prefix, device, precision)
 
 
 @dataclass(eq=False)
@@ -83,6 +85,7 @@ class Encoder:
     left_prefix: str = ""
     right_prefix: str = ""
     requested_device: str | None = None
+    precision: str = "float32"  # of the products; bfloat16 is for the CPU, and gives other embeddings
     trained: Any = field(default=None, repr=False)
     token_cache: TokenCache = field(default_factory=TokenCache, repr=False)  # shared with trained copies
     prepared: dict[str, Any] | None = field(default=None, repr=False)  # kept by a pass between `embed` calls
@@ -123,6 +126,20 @@ class Encoder:
             model = AutoModel.from_pretrained(str(folder), use_safetensors=True, **NO_CODE, **as_float32())
         return model.float().to(self.device).eval()
 
+    @cached_property
+    def _reduced(self) -> Any:
+        """The network with its weights in the encoder's precision."""
+        from pairsieve.models.packed_cpu import PackedCpuNetwork, can_pack
+
+        if not can_pack(self.network):
+            raise InputError(
+                f"no embedding in {self.precision} by this encoder",
+                where=self.name,
+                why="it is done for BERT, RoBERTa and MPNet networks, where PyTorch has oneDNN",
+                remedy='Set precision to "float32"',
+            )
+        return PackedCpuNetwork(self.network, self.precision)
+
     @property
     def config(self) -> dict[str, Any]:
         return config_of(self.folder)
@@ -135,7 +152,7 @@ class Encoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 of what an embedding depends on: weights, config, tokeniser, length, prefixes, pooling."""
+        """sha256 of what an embedding depends on: weights, config, tokeniser, length, prefixes, precision."""
         digest = hashlib.sha256(json.dumps(self.config, sort_keys=True).encode())
         digest.update(self._tokeniser_listing)
         if self.trained is None:
@@ -144,6 +161,8 @@ class Encoder:
         else:
             digest.update(state_sha256(self.trained).encode())
         digest.update(json.dumps([POOLING, self.max_length, self.left_prefix, self.right_prefix]).encode())
+        if self.precision != "float32":
+            digest.update(self.precision.encode())
         return digest.hexdigest()
 
     def prefix(self, side: str) -> str:
@@ -152,8 +171,8 @@ class Encoder:
         return self.left_prefix if side == "left" else self.right_prefix
 
     def with_network(self, network: Any) -> Encoder:
-        """This encoder with other weights: what fine-tuning leaves behind."""
-        return dataclasses.replace(self, trained=network, prepared=None)
+        """This encoder with other weights: what fine-tuning leaves behind, in float32."""
+        return dataclasses.replace(self, trained=network, prepared=None, precision="float32")
 
     def fresh_network(self) -> Any:
         """A copy of the network to train; the encoder itself stays as it is."""
@@ -213,12 +232,17 @@ class Encoder:
         """Unit float32 rows (len(texts), dimension), in the order given; a repeated text is embedded once.
 
         Texts are sorted by length and batched by tokens, so little is spent on padding. Float32 throughout,
-        on CUDA too: a row depends on its batch by rounding alone (below 1e-6).
+        on CUDA too, unless the encoder was opened in another precision: a row depends on its batch by
+        rounding alone (below 1e-6).
         """
         if len(texts) == 0:
             return np.zeros((0, self.dimension), np.float32)
         distinct, at = distinct_texts(texts)
         tokens = self.tokens(distinct, side)
+        if self.precision != "float32":
+            from pairsieve.models.cpu import embed_packed_on_cpu  # which imports this file
+
+            return embed_packed_on_cpu(self._reduced, tokens)[at]
         return embed_tokens(self.network, tokens, self.pad, self.device, self.prepared)[at]
 
 

@@ -179,6 +179,7 @@ def load_matcher(folder: Path | str, device: str | None = None) -> Matcher:
             str(head.get("left_prefix", "")),
             str(head.get("right_prefix", "")),
             device,
+            str(head.get("precision", "float32")),
         )
 
     weight, bias = float(head["weight"]), float(head["bias"])
@@ -218,6 +219,7 @@ def _save(
         "max_length": encoder.max_length,
         "left_prefix": encoder.left_prefix,
         "right_prefix": encoder.right_prefix,
+        "precision": encoder.precision,
         **more,
     }
     write_json(folder / HEAD_FILE, head)
