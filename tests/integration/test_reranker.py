@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from examples import examples
 from experiments.synthetic import synthetic_questions
+from pairsieve.campaign.training import DECIDED, share_better, weighted_average_precision
 from pairsieve.errors import InputError
 from pairsieve.measure.curve import curve_from_scores
 from pairsieve.models.head import cross_fitted_log_odds, fold_of
@@ -448,6 +449,22 @@ def test_the_better_scorer_is_used_and_the_other_named(trained, monkeypatch):
         monkeypatch.setattr(type(trainer), "_out_of_fold", lambda *given: sure)  # noqa: B023
         assert (trainer.scorer(labels).reranker is not None) is reranked
         assert set(trainer.out_of_fold(labels).average_precision) == {"bi-encoder", "re-ranker"}
+
+
+def test_one_wrong_answer_far_down_does_not_decide_between_two_scorers():
+    """40 labels at log-spaced ranks, the first 15 matches. One scorer ranks them well, the other badly; then
+    an answer far down is wrong, and the bad scorer happens to have that pair a little higher."""
+    ranks, rng = np.geomspace(1, 1e6, 40), np.random.default_rng(0)
+    labels = np.arange(40) < 15
+    good, bad = np.where(labels, 3.0, -3.0) - np.arange(40) / 40, np.where(np.arange(40) % 3, 0.0, 1.0)
+    assert share_better(good, bad, labels, ranks, rng) > DECIDED
+    assert share_better(bad, good, labels, ranks, rng) < 1 - DECIDED
+    wrong = labels.copy()
+    wrong[36] = True
+    good[36], bad[36] = -9.0, 2.0
+    values = [weighted_average_precision(each, wrong, ranks) for each in (good, bad)]
+    assert values[0] < values[1]
+    assert 1 - DECIDED < share_better(good, bad, wrong, ranks, rng) < DECIDED
 
 
 @pytest.mark.slow

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from pairsieve.errors import InputError
 from pairsieve.matches.clusters import (
+    _Averages,
+    _take_out_strangers,
     against_labels,
     against_truth,
     check_equivalence,
@@ -68,6 +70,16 @@ def test_one_text_in_the_wrong_group_does_not_keep_two_groups_apart():
     more = np.union1d(others, space.ids([1], [6]))
     group = guarded_clusters(rows, above(rows, threshold), threshold, others=more)
     assert not {*group[[1, 3]].tolist()} & {*group[[5, 6]].tolist()}
+
+
+def test_a_text_that_was_taken_out_keeps_no_third_group_apart():
+    """Texts at 0 to 2, 10 to 12 and 20 to 22 degrees are three groups; the first text of the first matches
+    neither of the others. It goes out for the second group; then no label is left about the third."""
+    rows, space = at_angles(2, 1, 0, 10, 11, 12, 20, 21, 22), AllPairs(9)
+    group = np.repeat([0, 1, 2], 3)
+    apart, none = space.ids([0, 0], [3, 6]), np.empty(0, np.int64)
+    _take_out_strangers(_Averages(rows, None), group, np.cos(np.radians(15)), none, apart)
+    assert group.tolist() == [3, 0, 0, 0, 0, 0, 2, 2, 2]
 
 
 def test_two_labelled_matches_join_groups_that_one_does_not():

@@ -138,6 +138,20 @@ def test_a_list_with_labels_keeps_known_matches_and_drops_known_others():
     assert listed[int(np.flatnonzero(evidence.listed.thresholds == 0)[0])] == 4 + 2
 
 
+def test_five_labels_do_not_list_every_pair():
+    """1,000 pairs, log-odds 5 down to -5; four matches at the top, one non-match at log-odds -1.
+
+    A model that saw the four matches alone puts the non-match at -28: the threshold would lie far below it.
+    The scorer itself puts it at -1, and so much is believed.
+    """
+    ranking = listed_ranking(np.linspace(5, -5, 1000))
+    at = [0, 1, 2, 50, 600]
+    known = Known(ranking.listed.ids[at], np.array([True] * 4 + [False]))
+    held_out = np.array([5.4, 5.4, 5.4, 4.5, -28.0])
+    evidence = from_labels(ranking, OutOfFold(known.ids, known.labels, held_out, {}), known)
+    assert choose_threshold(evidence.curve, Target()).threshold > -1.0
+
+
 def test_labels_of_one_kind_draw_no_line():
     ranking = listed_ranking([1.0, 0.0])
     labelled = OutOfFold(ranking.listed.ids, np.array([True, True]), np.array([1.0, 0.0]), {})

@@ -241,14 +241,8 @@ class Trainer:
         scores = untrained.scores(labels.ids[spread])
         edges, back = np.unique(scores, return_inverse=True)
         ranks = untrained.count_reaching(edges, "ranks of labels")[back].astype(np.float64)
-        values, both = labels.values[spread], (ours[spread], theirs[spread])
         rng = generator_for(self.settings.seed, labels.round, "compare scorers")
-        better = []
-        for times in rng.multinomial(len(ranks), np.full(len(ranks), 1 / len(ranks)), COMPARED):
-            if (times * values).any():
-                found = [weighted_average_precision(z, values, ranks * times) for z in both]
-                better.append(found[0] >= found[1])
-        share = float(np.mean(better)) if better else 0.5
+        share = share_better(ours[spread], theirs[spread], labels.values[spread], ranks, rng)
         return share > 0.5 if abs(share - 0.5) > DECIDED - 0.5 else by_all
 
     @property
@@ -408,6 +402,24 @@ def average_precision(log_odds: NDArray[np.float64], labels: Mask) -> float:
 def cross_entropy(log_odds: NDArray[np.float64], labels: Mask) -> float:
     """Mean cross-entropy of labels under log-odds."""
     return float(np.logaddexp(0.0, np.where(labels, -log_odds, log_odds)).mean())
+
+
+def share_better(
+    ours: NDArray[np.float64],
+    theirs: NDArray[np.float64],
+    labels: Mask,
+    weights: NDArray[np.float64],
+    rng: np.random.Generator,
+) -> float:
+    """In which share of bootstrap samples log-odds have at least the weighted average precision of others."""
+    better = []
+    for times in rng.multinomial(len(labels), np.full(len(labels), 1 / len(labels)), COMPARED):
+        at = times > 0
+        if labels[at].any():
+            weight = (weights * times)[at]
+            found = [weighted_average_precision(z[at], labels[at], weight) for z in (ours, theirs)]
+            better.append(found[0] >= found[1])
+    return float(np.mean(better)) if better else 0.5
 
 
 def weighted_average_precision(
