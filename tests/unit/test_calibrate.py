@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import experiments.bench.calibration as bench
-from pairsieve.audit.calibrate import calibrate, expected_curve, reliability
+from pairsieve.audit.calibrate import calibrate, drawn_weights, expected_curve, reliability
+from pairsieve.audit.draws import AskedPairs
 from pairsieve.numeric import sigmoid
 from pairsieve.scorer.calibration import FEWEST, Calibration
 
@@ -92,3 +93,33 @@ def test_expected_matches_and_reliability() -> None:
     rows = reliability([0.95, 0.91, 0.05], [1, 3, 5], [1, 0, 0])
     assert [row["pairs"] for row in rows] == [5, 4] and rows[1]["true"] == 0.25
     assert rows[1]["stated"] == pytest.approx((0.95 + 3 * 0.91) / 4)
+
+
+def test_labels_drawn_under_an_earlier_ranking_are_weighted_by_how_far_their_pairs_have_moved() -> None:
+    """1,000 pairs, scores 1,000 down to 1: a score s has rank 1,001 - s. Three pairs at rank 10 now.
+
+    Drawn with chance 1 / rank: two when they stood at rank 10, one at rank 100. The third stands for ten
+    times as many of the pairs that are there now. Their sum is 12² / (1 + 1 + 100) labels.
+    """
+
+    class Ranked:
+        def count_reaching(self, thresholds: np.ndarray, desc: str = "") -> np.ndarray:
+            return (1001 - thresholds).astype(np.int64)
+
+    asked = AskedPairs.nothing().then(np.full(3, 991, np.float32), [1, 1, 0], 1, [1 / 10, 1 / 10, 1 / 100])
+    weights = drawn_weights(asked, Ranked())
+    assert weights[2] / weights[0] == pytest.approx(10) and weights[0] == weights[1]
+    assert weights.sum() == pytest.approx(12**2 / 102)
+    # A draw of a hundred times as many labels has a hundred times the chances: its labels count the same.
+    more = asked.then(np.full(300, 991, np.float32), [1] * 300, 2, np.full(300, 10.0))
+    assert drawn_weights(more, Ranked())[-1] == pytest.approx(drawn_weights(more, Ranked())[0])
+
+
+def test_the_curve_of_labels_drawn_under_an_earlier_ranking_is_not_too_high() -> None:
+    """Matches ranked better once than non-matches of the same score now, so that they were drawn more often:
+    of the pairs at log-odds 0 half match, of the drawn ones four in five."""
+    z, labels = np.zeros(50), np.arange(50) < 40
+    weights = np.where(labels, 1.0, 4.0) * 50 / 80
+    plain, weighted = (calibrate(NOTHING, (z, labels), None, each) for each in (None, weights))
+    assert plain.probabilities([0.0])[0] > 0.7
+    assert abs(weighted.probabilities([0.0])[0] - 0.5) < 0.05

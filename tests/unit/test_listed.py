@@ -19,13 +19,14 @@ def scores(ids: np.ndarray) -> np.ndarray:
     return np.where(ids < 100, 0.9, 0.5).astype(np.float32)
 
 
-def tally(ids: np.ndarray, labels: np.ndarray, chances: np.ndarray) -> ListTally:
+def tally(ids: np.ndarray, labels: np.ndarray, chances: np.ndarray, keeps_labels: bool = False) -> ListTally:
     asked = AskedPairs.nothing().then(scores(ids), labels, 1, chances)
-    made = ListTally(STRATA, -2.0, ids, asked)
+    made = ListTally(STRATA, -2.0, ids, asked, keeps_labels=keeps_labels)
     bands = iter(
         [ScoredPairs(LISTED[:60], scores(LISTED[:60])), ScoredPairs(LISTED[60:], scores(LISTED[60:]))]
     )
-    assert sum(len(band) for band in made.watch(bands)) == 100
+    made.count(bands)
+    assert made.counts.tolist() == [50, 50]
     return made
 
 
@@ -49,6 +50,27 @@ def test_drawn_labels_speak_for_their_part_of_a_stratum() -> None:
     assert found.precision.value == 1.0 and found.precision.low < 0.8
     assert found.recall.value == 1.0 and found.recall.low < 0.9
     assert found.positives.value == pytest.approx(100)
+
+
+def test_drawn_labels_that_change_the_list_are_counted_as_written() -> None:
+    """All pairs are labelled, as above. As written the list has its 70 matches and the 30 of the others."""
+    ids = np.arange(1000)
+    match = np.isin(ids, [*range(40), *range(50, 60), *range(100, 130), *range(500, 520)])
+    found = tally(ids, match, np.ones(1000), keeps_labels=True).figures(np.random.default_rng(0))
+    assert found is not None and found.recall is not None
+    assert found.precision.value == found.precision.low == 1.0 and found.recall.value == pytest.approx(1.0)
+
+
+def test_a_drawn_non_match_speaks_for_the_unlabelled_pairs_of_the_list() -> None:
+    """Ten pairs of the list are drawn, and five are none. They are left out of it; of 90 pairs that nobody
+    labelled half are expected to match: (5 + 45) / 95 of the list as written."""
+    ids = np.concatenate([TOP[:5], LOW[:5]])
+    match = np.isin(ids, [0, 1, 2, 100, 101])
+    found = tally(ids, match, np.full(10, 0.1), keeps_labels=True).figures(np.random.default_rng(0))
+    assert found is not None and found.precision_of_new is not None
+    assert found.precision.value == pytest.approx(50 / 95)
+    assert found.precision_of_new.value == pytest.approx(0.5)
+    assert found.precision.low < 0.4 and found.precision.high > 0.6
 
 
 def test_an_empty_list_has_no_figures() -> None:

@@ -2,8 +2,10 @@
 
 The labels that a strategy chose say how steeply matches thin out near the boundary, but at equal score pairs
 that were asked are not like pairs that were not: their curve may be too high by any factor. Labels drawn with
-known chances correct it. They are not weighted: by weights that differ a thousandfold, a few dozen labels
-would tell nothing. The curve has three parameters:
+known chances correct it. They are not weighted by these: by weights that differ a thousandfold, a few dozen
+labels would tell nothing. But rounds before drew them under rankings of their own, each pair the likelier the
+better it ranked then; at equal score now, those that ranked well then are matches more often. So each is
+weighted by how far it has moved (`drawn_weights`). The curve has three parameters:
 
     logit p = height + above · max(z - z0, 0) + below · min(z - z0, 0)
 
@@ -28,10 +30,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pairsieve.audit.draws import Floats
+from pairsieve.audit.draws import AskedPairs, Floats
 from pairsieve.measure.curve import Curve
 from pairsieve.models.head import fit_head
 from pairsieve.numeric import sigmoid
+from pairsieve.scan import Scan
 from pairsieve.scorer.calibration import RANGES, Calibration
 
 TRUSTED, DISTRUSTED = (0.3, 0.25), (0.0, 0.5)  # what a chosen label counts, and the scale of the t
@@ -40,6 +43,7 @@ HEIGHT_FREEDOM = 2.0  # of Student's t over the difference in height
 SLOPE_SPREAD = 0.5  # standard deviation of the logarithm of each slope
 THINNING = 1.5  # prior: the match rate falls like rank^-1.5 below the boundary
 OUTLIER = 0.02  # share of answers that say nothing
+MOST_MOVED = 10.0  # a drawn label counts so many times another at the most, or so little
 STEEPEST = 30.0  # of a prior slope
 SMOOTH = 200  # drawn labels from which probabilities are stated without steps
 
@@ -48,12 +52,14 @@ def calibrate(
     chosen: tuple[ArrayLike, ArrayLike],
     drawn: tuple[ArrayLike, ArrayLike],
     population: tuple[ArrayLike, ArrayLike] | None = None,
+    weights: ArrayLike | None = None,
 ) -> Calibration:
     """The curve at the mode of its posterior.
 
     chosen: out-of-fold log-odds (n,) and labels (n,) of pairs that a strategy chose; may be empty or of one
     class. drawn: log-odds by the scorer itself and labels of pairs drawn with known chances, on which it was
-    not trained. population: descending log-odds (g,) and how many unlabelled pairs lie at each.
+    not trained. population: descending log-odds (g,) and how many unlabelled pairs lie at each. weights: of
+    the drawn labels (`drawn_weights`); None where they were drawn under the scorer itself.
     """
     from scipy.optimize import minimize
 
@@ -65,11 +71,16 @@ def calibrate(
         centre = float(np.clip(-bias / max(weight, 1e-6), z.min(), z.max()))
     thinning = slope if population is None else max(slope, THINNING * _rank_slope(population, centre))
     prior = np.log([slope, min(thinning, STEEPEST)])
-    groups = [(_sides(each[0], centre), np.asarray(each[1], np.float64)) for each in (drawn, (z, labels))]
+    counts = [np.ones(len(np.asarray(drawn[1]))) if weights is None else np.asarray(weights, np.float64)]
+    counts.append(np.ones(len(z)))
+    groups = [
+        (_sides(each[0], centre), np.asarray(each[1], np.float64), times)
+        for each, times in zip((drawn, (z, labels)), counts)
+    ]
 
-    def misfit(height: float, slopes: Floats, sides: Floats, y: Floats) -> float:
+    def misfit(height: float, slopes: Floats, sides: Floats, y: Floats, times: Floats) -> float:
         p = (1.0 - OUTLIER) * sigmoid(height + slopes @ sides) + OUTLIER / 2.0
-        return -float(np.sum(y * np.log(p) + (1.0 - y) * np.log1p(-p)))
+        return -float(np.sum(times * (y * np.log(p) + (1.0 - y) * np.log1p(-p))))
 
     def fitted(weight: float, scale: float) -> Floats:
         def loss(parameters: Floats) -> float:
@@ -97,6 +108,24 @@ def calibrate(
     if population is None or not 0 < count < SMOOTH:
         return curve
     return replace(curve, steps=_steps(curve, *population))
+
+
+def drawn_weights(asked: AskedPairs, scan: Scan) -> Floats:
+    """(n,) weights of drawn pairs that make them a sample drawn under the ranking of now.
+
+    A draw spreads its labels over the logarithm of the rank: its number of labels over a pair's chance goes
+    with the rank at that time. Divided by the rank now it is the same for all pairs that have not moved.
+    Within a factor of `MOST_MOVED` of the median; the sum is the effective number of labels (Kish 1965).
+    """
+    if not len(asked):
+        return np.empty(0)
+    edges, back = np.unique(asked.scores, return_inverse=True)
+    ranks = np.maximum(scan.count_reaching(edges, "ranks of labels")[back], 1).astype(np.float64)
+    _, draw, sizes = np.unique(asked.audit, return_inverse=True, return_counts=True)
+    moved = sizes[draw] / (asked.inclusion_probability * ranks)
+    moved = np.clip(moved / np.median(moved), 1.0 / MOST_MOVED, MOST_MOVED)
+    weights: Floats = moved * (moved.sum() / (moved**2).sum())
+    return weights
 
 
 def _sides(log_odds: ArrayLike, centre: float) -> Floats:

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from pairsieve.artifacts import labels_digest
-from pairsieve.audit.calibrate import calibrate, reliability
+from pairsieve.audit.calibrate import calibrate, drawn_weights, reliability
 from pairsieve.audit.draws import AskedPairs, Floats, draw_pairs
 from pairsieve.audit.run import asked_pairs, plan
 from pairsieve.campaign.figures import read_sealed, write_sealed
@@ -25,7 +25,7 @@ from pairsieve.tasks import Split
 from pairsieve.tasks.task import shared_pairs
 
 FROM_TRUTH = 2_000  # pairs of dev that are drawn, and answered by its truth
-FORMAT = 2  # of a kept calibration
+FORMAT = 3  # of a kept calibration
 CELLS = 4096  # of scores, in which pairs are counted
 
 
@@ -66,12 +66,14 @@ def calibration_of(campaign: Campaign, round: int, look: bool = True) -> Calibra
 
 def _calibrated(campaign: Campaign, split: Split, round: int, by_truth: bool) -> Calibration | None:
     scored = campaign.score(split, round)
+    weights = None
     if by_truth:
         scores, labels = _from_truth(campaign, split, round)
     else:
         asked = asked_pairs(campaign.ledger, scored.scan)
-        use = (asked.audit > 0) & (asked.labels >= 0)
-        scores, labels = asked.scores[use].astype(np.float64), asked.labels[use] == 1
+        asked = asked.where((asked.audit > 0) & (asked.labels >= 0))
+        scores, labels = asked.scores.astype(np.float64), asked.labels == 1
+        weights = drawn_weights(asked, scored.scan)
     if len(scores) < FEWEST:
         return None
     chosen = campaign.out_of_fold(round)
@@ -79,7 +81,8 @@ def _calibrated(campaign: Campaign, split: Split, round: int, by_truth: bool) ->
         return None
     grid, pairs = cells(scored.scan)
     log_odds = scored.scorer.log_odds
-    return calibrate((chosen.log_odds, chosen.labels), (log_odds(scores), labels), (log_odds(grid), pairs))
+    drawn, population = (log_odds(scores), labels), (log_odds(grid), pairs)
+    return calibrate((chosen.log_odds, chosen.labels), drawn, population, weights)
 
 
 def _from_truth(campaign: Campaign, split: Split, round: int) -> tuple[Floats, Mask]:

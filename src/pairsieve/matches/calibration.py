@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.audit.calibrate import calibrate, expected_curve, expected_rates
+from pairsieve.audit.calibrate import calibrate, drawn_weights, expected_curve, expected_rates
 from pairsieve.audit.draws import AskedPairs, cut_ranking
 from pairsieve.audit.estimate import stratum_counts
 from pairsieve.campaign.training import OutOfFold
@@ -117,7 +117,8 @@ def from_labels(
     count as what they are; `listed` is the curve of a list that holds every known match and no known
     non-match. `asked`: every pair asked of this split; those drawn with known chances correct the curve.
     """
-    drawn = _drawn(ranking, asked)
+    measuring = _drawn(asked)
+    drawn = ranking.log_odds(measuring.scores), measuring.labels == 1
     labels = np.concatenate([labelled.labels, drawn[1]])
     if labels.all() or not labels.any():
         what = f"all {len(labels):,} labels given are {'matches' if labels.any() else 'non-matches'}"
@@ -130,7 +131,8 @@ def from_labels(
         # Models that saw four labels may put the fifth anywhere: no further than the scorer itself puts one.
         own = ranking.log_odds(ranking.scores(known.ids))
         chosen_logits = np.clip(chosen_logits, own.min(), own.max())
-    curve = calibrate((chosen_logits, labelled.labels), drawn, (logits, free))
+    weights = drawn_weights(measuring, ranking.scored.scan)
+    curve = calibrate((chosen_logits, labelled.labels), drawn, (logits, free), weights)
     rate = expected_rates(curve, logits, free)
     by_score = expected_curve(grid, free, rate, matches, others)
     # As written: every known match is in the list from its first pair on, no known non-match ever is.
@@ -143,12 +145,11 @@ def from_labels(
     return ExpectedCurve(by_score, words, "labels", listed, new, None, curve)
 
 
-def _drawn(ranking: Ranking, asked: AskedPairs | None) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Log-odds and labels of the pairs drawn with known chances."""
+def _drawn(asked: AskedPairs | None) -> AskedPairs:
+    """Of the pairs asked, those drawn with known chances that have a label."""
     if asked is None:
-        return np.empty(0), np.empty(0, bool)
-    use = (asked.audit > 0) & (asked.labels >= 0) & np.isfinite(asked.scores)
-    return ranking.log_odds(asked.scores[use]), asked.labels[use] == 1
+        return AskedPairs.nothing()
+    return asked.where((asked.audit > 0) & (asked.labels >= 0) & np.isfinite(asked.scores))
 
 
 def from_audit(ranking: Ranking, asked: AskedPairs) -> ExpectedCurve:

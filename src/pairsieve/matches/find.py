@@ -100,18 +100,10 @@ def find_matches(
         known = labelled_pairs(campaign, split) if options.known else known
         if check is not None and check.threshold is not None:
             point = _point(expected, check.threshold, options.known)
-    key: dict[str, Any] = {"scorer": ranking.scorer.fingerprint, "search": options.search}
-    key["texts"] = [split.left.fingerprint, split.right.fingerprint]
-    key["known"] = labels_digest(known.ids, known.labels)
-    bands = list_bands(campaign.store, key, ranking, point.threshold, known)
-    if options.one_to_one:
-        bands = _assigned(ranking, bands, point.threshold, known)
-    elif options.grouped:
-        bands = pairs_inside_groups(ranking, find_groups(ranking, point.threshold, known)[0], known)
-    if target.kind == "count":
-        bands = first_pairs(bands, int(target.value))
-    tally = _tally(campaign, ranking, expected, point)
-    bands = bands if tally is None else tally.watch(bands)
+    tally = _tally(campaign, ranking, expected, point, options)
+    if tally is not None:
+        tally.count(_bands(campaign, ranking, point.threshold, known.without(tally.drawn), target, options))
+    bands = _bands(campaign, ranking, point.threshold, known, target, options)
     types = list_types(split, options.texts, options.columns)
     probability = _probability(campaign, round, ranking, expected)
     rows, found, labelled = write_list(out, bands, split, probability, known, options.texts, types)
@@ -131,6 +123,23 @@ def find_matches(
         "grouped": options.grouped,
         **({"truth": _against_truth(ranking, point, rows, found, known)} if _measurable(split) else {}),
     }
+
+
+def _bands(
+    campaign: Campaign, ranking: Ranking, threshold: float, known: Known, target: Target, options: ListOptions
+) -> Iterator[ScoredPairs]:
+    """The list in bands, best first, with what is known of its pairs."""
+    if options.grouped and not options.one_to_one:
+        bands = pairs_inside_groups(ranking, find_groups(ranking, threshold, known)[0], known)
+    else:
+        split = ranking.split
+        key: dict[str, Any] = {"scorer": ranking.scorer.fingerprint, "search": options.search}
+        key["texts"] = [split.left.fingerprint, split.right.fingerprint]
+        key["known"] = labels_digest(known.ids, known.labels)
+        bands = list_bands(campaign.store, key, ranking, threshold, known)
+        if options.one_to_one:
+            bands = _assigned(ranking, bands, threshold, known)
+    return first_pairs(bands, int(target.value)) if target.kind == "count" else bands
 
 
 def _best_f1_pairs(ranking: Ranking, expected: ExpectedCurve | None, target: Target) -> dict[str, int]:
@@ -157,10 +166,11 @@ def find_clusters(
     check_equivalence(split.space, campaign.task.relation, str(campaign.folder))
     round, ranking, known, expected, point = _ranked(campaign, split, target, options)
     group, pairs = find_groups(ranking, point.threshold, known)
-    tally = _tally(campaign, ranking, expected, point)
+    tally = _tally(campaign, ranking, expected, point, options)
     if tally is not None:
-        for _ in tally.watch(pairs_inside_groups(ranking, group, known)):
-            pass
+        before = known.without(tally.drawn)
+        alone, _ = find_groups(ranking, point.threshold, before)
+        tally.count(pairs_inside_groups(ranking, alone, before))
     rows = np.asarray(ranking.scored.corrected.rows[0], np.float32)
     chained = components(len(split.left), np.union1d(pairs, known.matches))
     chosen = representatives(rows, group)
@@ -424,7 +434,11 @@ def _probability(
 
 
 def _tally(
-    campaign: Campaign, ranking: Ranking, expected: ExpectedCurve | None, point: OperatingPoint
+    campaign: Campaign,
+    ranking: Ranking,
+    expected: ExpectedCurve | None,
+    point: OperatingPoint,
+    options: ListOptions,
 ) -> ListTally | None:
     """What counts the list for its figures; None where too few labels were drawn of this split."""
     ledger = _ledger(campaign, ranking)
@@ -432,7 +446,7 @@ def _tally(
         return None
     if expected.calibration is not None and not expected.calibration.calibrated:
         return None
-    return ListTally.of(ranking, ledger, point.threshold)
+    return ListTally.of(ranking, ledger, point.threshold, options.known)
 
 
 def _assigned(

@@ -2,39 +2,47 @@
 
 A list need not be the top of the ranking: labelled pairs are listed as labelled, groups and one-to-one lists
 leave pairs out and take others in. So each stratum of the ranking is cut in two, the pairs in the list and
-those that are not. Which pairs these are does not depend on the drawn labels' chances, so that inside each
-part the labels are as any other pairs.
+those that are not. Drawn labels speak for the other pairs of their part only if they came into it as any
+other pair does: a drawn non-match that was left out for its label would leave the list's part to the matches.
+So the parts are those of the list as it would be without the drawn labels, and what these change is counted
+afterwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from pairsieve.audit.draws import AskedPairs, Floats, Strata, cut_ranking
+from pairsieve.audit.draws import TRAIN, AskedPairs, Floats, Strata, cut_ranking
 from pairsieve.audit.errors import AnswerErrors, answer_errors
-from pairsieve.audit.estimate import AuditResult, estimate
+from pairsieve.audit.estimate import AuditResult, Limits, estimate
 from pairsieve.audit.run import asked_pairs
-from pairsieve.contracts import generator_for
+from pairsieve.contracts import Estimate, generator_for
 from pairsieve.ledger import Ledger
 from pairsieve.matches.calibration import ExpectedCurve
 from pairsieve.matches.ranking import Ranking
 from pairsieve.matches.threshold import OperatingPoint, Target
 from pairsieve.pairs import Ids, Mask, ScoredPairs, is_member
 
+Figure = TypeVar("Figure", bound=Estimate | Limits)
+
 
 @dataclass
 class ListTally:
-    """Counts a list while it passes: its pairs by stratum of the ranking, and the asked pairs it holds."""
+    """Counts a list made without the drawn labels: its pairs by stratum of the ranking, and the asked pairs.
+
+    keeps_labels: in the list as written, drawn matches are in and drawn non-matches are not.
+    """
 
     strata: Strata
     reach: float  # the lowest score of the pairs that recall speaks of
     ids: Ids  # (n,) asked pairs
     asked: AskedPairs
     errors: AnswerErrors | None = None
+    keeps_labels: bool = True
     counts: Floats = field(init=False)  # (k,) listed pairs
     holds: Mask = field(init=False)  # (n,) asked pairs that are listed
 
@@ -42,21 +50,24 @@ class ListTally:
         self.counts, self.holds = np.zeros(len(self.strata)), np.zeros(len(self.ids), bool)
 
     @staticmethod
-    def of(ranking: Ranking, ledger: Ledger, threshold: float) -> ListTally:
+    def of(ranking: Ranking, ledger: Ledger, threshold: float, keeps_labels: bool) -> ListTally:
         """For a list that is cut at `threshold`, with all labels drawn so far."""
         questions = ledger.questions()
         asked = asked_pairs(ledger, ranking.scored.scan, questions)
         drawn = int(((asked.audit > 0) & (asked.labels >= 0)).sum())
         strata, reach = cut_ranking(ranking.scored.scan, [threshold], drawn)
-        return ListTally(strata, reach, questions.ids, asked, answer_errors(ledger))
+        return ListTally(strata, reach, questions.ids, asked, answer_errors(ledger), keeps_labels)
 
-    def watch(self, bands: Iterator[ScoredPairs]) -> Iterator[ScoredPairs]:
-        """The same list, counted."""
+    @property
+    def drawn(self) -> Ids:
+        """The pairs drawn with known chances; sorted."""
+        return np.sort(self.ids[self.asked.audit > TRAIN])
+
+    def count(self, bands: Iterator[ScoredPairs]) -> None:
+        """Count a list."""
         for band in bands:
-            ids = np.asarray(band.ids)
             self.counts += self.strata.count(np.asarray(band.scores))
-            self.holds |= is_member(self.ids, np.sort(ids))
-            yield band
+            self.holds |= is_member(self.ids, np.sort(np.asarray(band.ids)))
 
     def figures(self, rng: np.random.Generator, confidence: float = 0.95) -> AuditResult | None:
         """Precision of the list, of its pairs nobody labelled, and recall within reach; None if it is empty.
@@ -75,9 +86,29 @@ class ListTally:
         asked = replace(self.asked, scores=edges[part])
         reach = edges[some[some <= k + within][-1]]
         last = edges[some[some < k][-1]]
-        return estimate(
+        found = estimate(
             parts, asked, float(last), rng, reach=float(reach), errors=self.errors, confidence=confidence
         )
+        return self._as_written(found) if self.keeps_labels else found
+
+    def _as_written(self, found: AuditResult) -> AuditResult:
+        """With the drawn matches in the list, and without the drawn non-matches."""
+        drawn, pairs = self.asked.audit > TRAIN, float(self.counts.sum())
+        more = int((drawn & ~self.holds & (self.asked.labels == 1)).sum())
+        less = int((drawn & self.holds & (self.asked.labels == 0)).sum())
+        left = pairs - less + more
+        changed = found
+        if left > 0:
+            changed = replace(changed, precision=_moved(found.precision, pairs / left, more / left))
+        if isinstance(found.recall, Estimate | Limits) and found.positives.value > 0:
+            changed = replace(changed, recall=_moved(found.recall, 1.0, more / found.positives.value))
+        return changed
+
+
+def _moved(figure: Figure, times: float, plus: float) -> Figure:
+    """A share of matches and its ends, times a number and plus one; at most 1."""
+    names = [name for name in ("value", "low", "high") if hasattr(figure, name)]
+    return replace(figure, **{name: min(times * getattr(figure, name) + plus, 1.0) for name in names})
 
 
 def threshold_figures(

@@ -44,6 +44,11 @@ class Known:
     def nothing() -> Known:
         return Known(np.empty(0, np.int64), np.empty(0, bool))
 
+    def without(self, ids: Ids) -> Known:
+        """Less the pairs `ids` (sorted)."""
+        kept = ~is_member(self.ids, ids)
+        return Known(self.ids[kept], self.labels[kept])
+
     @property
     def matches(self) -> Ids:
         return self.ids[self.labels]
