@@ -47,8 +47,8 @@ they score; within: of those within reach, which is what is promised). Found: me
 asked: precision) over that of the best threshold, which knows the truth; 0 where nothing was shown.
 Campaigns are named by table, labels and seed. How far a recall's check reaches was chosen while looking at
 seed 0 of amazon-google, cora, people, products, qqp-5k and short-names at 400 labels, what is counted beyond
-that while looking at cora and short-names. The rows of 400 labels are of the check before it counted matches
-beyond its reach. Made by
+that while looking at cora and short-names. The calibration that plans a check has changed since these rows
+(drawn labels are weighted). Made by
 `python -m experiments.bench.promises --kept FOLDER` from the campaigns of
 `python -m experiments.bench.strangers --out FOLDER --keep`."""
 

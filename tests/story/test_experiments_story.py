@@ -63,7 +63,7 @@ def ran(tmp_path_factory, tiny_encoder) -> tuple[Path, list]:
 def test_every_defined_experiment_has_a_table(ran):
     place, _ = ran
     for each in EXPERIMENTS:
-        if each.name != "manual":
+        if each.name != "manual" and each.recipes != ("best",):  # `ran` asks for the paper's recipe
             told = experiment("table", each.name, "--out", place / "out")
             assert "tiny-bert" in told.stdout and "Made by `python -m experiments all" in told.stdout, (
                 each.name
