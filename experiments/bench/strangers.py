@@ -137,6 +137,8 @@ def _measured(
     for figure in ("precision", "recall"):
         expected = said["threshold"].get(figure)
         row[f"expected_{figure}"] = expected.get("value") if isinstance(expected, dict) else expected
+        if isinstance(expected, dict) and "low" in expected:
+            row[f"{figure}_limits"] = [expected["low"], expected["high"]]
     return list_figures(folder / "matches.csv", split)
 
 

@@ -184,12 +184,30 @@ def page_text(rows: Sequence[Row]) -> str:
         parts.append(f"## {labels:,} labels\n\n" + _markdown(HEADINGS, lines))
     parts.append("## Edge cases\n\nA list, or an error in words; never a traceback.\n")
     parts.append(_markdown(("table", "labels", "seed", "outcome", "in words"), _edge_lines(rows)))
+    parts.append(_limits_text(rows))
     wanting = failures(rows)
     parts.append("## What does not hold yet\n" if wanting else "")
     parts.append("".join(f"- {line}\n" for line in wanting))
     kinds = [[t.name, "real" if t.file else "synthetic", t.about] for t in TABLES.values()]
     parts.append("## The tables\n\n" + _markdown(("table", "kind", "what is awkward"), kinds))
     return "\n".join(part for part in parts if part)
+
+
+def _limits_text(rows: Sequence[Row]) -> str:
+    """How often the precision that `match` prints holds; "" where no row has limits."""
+    some = [row for row in rows if row.get("precision_limits") and row.get("precision") is not None]
+    if not some:
+        return ""
+    inside = sum(
+        low - 1e-9 <= row["precision"] <= high + 1e-9
+        for row in some
+        for low, high in [row["precision_limits"]]
+    )
+    return (
+        "## What `match` prints\n\nThe precision of a list as it is written is printed with 95 % limits, "
+        f"from the labels drawn to measure. Of {len(some):,} lists above with such limits (rows made since "
+        f"they are kept), {inside:,} have a precision inside them.\n"
+    )
 
 
 def _f1_table(found: Sequence[Summary]) -> str:
