@@ -67,7 +67,18 @@ def one_way(network: Any, tokens: Tokens, labels: Any, steps: int, **how: Any) -
     other = Tokens(tokens.ids[both * LENGTH :], tokens.starts[: both + 1])
     settings = TrainingSettings(epochs=1, **{k: v for k, v in how.items() if k != "packed"})
     learner = FullLearner(Stand("cuda"), settings, LossSettings(head_weight=2.0, head_bias=0.0))  # type: ignore[arg-type]
-    job = _PairJob(learner, [network], one, other, left, right, labels[:count], (left, -1 - right), "cuda")
+    job = _PairJob(
+        learner,
+        [network],
+        one,
+        other,
+        left,
+        right,
+        labels[:count],
+        (left, -1 - right),
+        "cuda",
+        np.zeros(count, np.float32),
+    )
     if not how.get("packed", True):
         job.packed = lambda: None  # type: ignore[method-assign]
     torch.cuda.synchronize()

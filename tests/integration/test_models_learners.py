@@ -21,7 +21,7 @@ from pairsieve.models import (
     load_cross,
     load_matcher,
 )
-from pairsieve.models.full import _average, _PairJob, rate_for, sound
+from pairsieve.models.full import Trained, _average, _cosines, _PairJob, rate_for, sound
 from pairsieve.models.training import additive, batches, schedule, takes_prepared_mask
 from pairsieve.pairs import AllPairs, Ids, pair_ids, pair_rows
 
@@ -56,7 +56,8 @@ def pair_job(learner: FullLearner) -> _PairJob:
     left, right = pair_rows(ids)
     tokens = learner.encoder.tokens(LEFT), learner.encoder.tokens(RIGHT)
     groups = left, -1 - right
-    return _PairJob(learner, [learner.encoder.network], *tokens, left, right, labels, groups, "cpu")
+    frozen = _cosines([learner.encoder.network], *tokens, left, right, learner.encoder.pad, "cpu")
+    return _PairJob(learner, [learner.encoder.network], *tokens, left, right, labels, groups, "cpu", frozen)
 
 
 FAST = TrainingSettings(learning_rate=1e-3, head_rate_factor=100.0, epochs=8)
@@ -253,12 +254,15 @@ def test_a_training_that_ends_worse_than_it_began_is_tried_again(
 
 
 def test_trainings_are_kept_that_lose_less_than_half_of_what_the_others_gained() -> None:
-    one, two, three = ["a"], ["b"], ["c"]
-    assert sound([(0.2, one), (0.3, two), (0.45, three)], 0.7) == [one, two, three]  # up to (0.3 + 0.7) / 2
-    assert sound([(0.2, one), (0.3, two), (0.55, three)], 0.7) == [one, two]
-    assert sound([(0.2, one), (0.8, two), (0.9, three)], 0.7) == [one]
-    assert sound([(0.7, one)], 0.7) == [one]
-    assert sound([(0.8, one), (float("nan"), two)], 0.7) == []
+    def kept(*losses: float) -> list[float]:
+        trained = [Trained(loss, [], np.zeros(0, np.float32)) for loss in losses]
+        return [each.loss for each in sound(trained, untrained=0.7)]
+
+    assert kept(0.2, 0.3, 0.45) == [0.2, 0.3, 0.45]  # up to (0.3 + 0.7) / 2
+    assert kept(0.2, 0.3, 0.55) == [0.2, 0.3]
+    assert kept(0.2, 0.8, 0.9) == [0.2]
+    assert kept(0.7) == [0.7]
+    assert kept(0.8, float("nan")) == []
 
 
 def test_several_trainings_are_averaged_weight_by_weight() -> None:

@@ -12,8 +12,10 @@ import numpy as np
 
 from pairsieve.audit.draws import TRAIN, AskedPairs, Counts, Floats, Strata
 from pairsieve.pairs import Mask
+from pairsieve.scan.threads import cores, in_threads
 
 PIECES = 8  # of a stratum
+ROWS = 250  # of matches by stratum that a thread goes through at once
 MOST_FALL = 16.0  # steepest fall of the logit inside a stratum, per unit of log rank
 
 
@@ -95,20 +97,21 @@ class Layout:
         matches, after a matches among c pairs, precision is (a + M·u) / (c + N·u) for u from 0 to 1; at a
         labelled match it is what it is.
         """
+        from pairsieve.audit.kernel import average_precisions
+
         pieces = where[self.owner]
-        hidden = np.maximum(matches - self.labelled, 0.0)[:, self.owner[pieces]]
-        hidden = hidden * self._spread(matches, fall)[:, pieces]
-        before, width = self.before[pieces] + 0.5, self.width[pieces]
-        points = self.points[pieces]
-        after = np.cumsum(hidden, axis=1) + np.cumsum(points)
-        ahead = after - hidden - points
-        start = ahead + np.minimum(hidden, 0.5)
-        slope = np.minimum(hidden / width, 1.0)
-        mean = slope + (start - slope * before) / width * np.log1p(width / before)
-        total = (hidden * np.clip(mean, 0.0, 1.0)).sum(axis=1)
-        total = total + (points * np.minimum(after / (self.before[pieces] + width), 1.0)).sum(axis=1)
-        every = hidden.sum(axis=1) + points.sum()
-        return np.divide(total, every, out=np.full(len(matches), np.nan), where=every > 0)
+        unlabelled = np.ascontiguousarray(np.maximum(matches - self.labelled, 0.0))
+        before, width = self.before[pieces], self.width[pieces]
+        logs, out = np.log1p(width / (before + 0.5)), np.empty(len(matches))
+        spread, points = self._spread(matches, fall)[pieces], self.points[pieces]
+
+        def some_rows(rows: slice) -> None:
+            average_precisions(
+                unlabelled[rows], self.owner[pieces], spread, points, before, width, logs, out[rows]
+            )
+
+        in_threads(cores(), [slice(at, at + ROWS) for at in range(0, len(out), ROWS)], some_rows)
+        return out
 
     def grows(self, matches: Floats, where: Mask) -> Mask:
         """(k,) whether one match more in a stratum raises AP."""
@@ -118,12 +121,12 @@ class Layout:
         return np.asarray(self.average_precision(rows, where) >= now)
 
     def _spread(self, matches: Floats, fall: float) -> Floats:
-        """(1 or r, g) share of its stratum's unlabelled matches in each piece."""
+        """(g,) share of its stratum's unlabelled matches in each piece."""
         if self.sampled is not None:
-            return self.sampled[None]
+            return self.sampled
         share = self.width / np.bincount(self.owner, self.width, len(self.totals))[self.owner]
         if fall == 0.0 or len(self.totals) < 3:
-            return share[None]
+            return share
         mean = matches.mean(axis=0)
         ends = np.cumsum(self.totals)
         middle = np.log(np.maximum(ends - self.totals / 2.0, 0.5))
@@ -136,4 +139,4 @@ class Layout:
         away = falls[self.owner] * (at - middle[self.owner])
         weight = self.width / (1.0 + np.exp(np.clip(away - logit[self.owner], -60.0, 60.0)))
         spread: Floats = weight / np.maximum(np.bincount(self.owner, weight, len(mean))[self.owner], 1e-300)
-        return spread[None]
+        return spread

@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -72,7 +72,7 @@ class SplitScorer:
     watch: Stopwatch = field(default_factory=Stopwatch)
     _lists: tuple[str, tuple[NDArray[np.int64], Rows]] | None = None
     _texts: dict[str, ReadTexts] = field(default_factory=dict)
-    _scored: ScoredSpace | None = None
+    _scored: tuple[str, ScoredSpace] | None = None  # the model's key
 
     def unit_rows(self, matcher: Matcher, split: Split, model: str) -> tuple[Rows, Rows | None]:
         """Unit rows of both sides of a split (right None for one collection)."""
@@ -80,17 +80,27 @@ class SplitScorer:
         return left, None if split.space.symmetric else self._rows(matcher, split.right, "right", model)
 
     def score(self, scorer: Scorer, split: Split, model: str) -> ScoredSpace:
-        """A split scored by a scorer: every pair. The last of the asked split is kept while it is small."""
-        kept = split is self.own and split.space.size <= KEEP_UP_TO
-        if kept and self._scored is not None and self._scored.scorer is scorer:
-            return self._scored
+        """A split scored by a scorer: every pair.
+
+        The last of the asked split is kept while it is small or lies on a GPU, also for a scorer that differs
+        from the last in its calibration alone.
+        """
+        on_gpu = self.settings.device != "cpu" and scorer.matcher.encoder_for("left").device != "cpu"
+        kept = split is self.own and (split.space.size <= KEEP_UP_TO or on_gpu)
+        if kept and self._scored is not None and self._scored[0] == model:
+            last = self._scored[1]
+            if last.scorer is scorer:
+                return last
+            alone = scorer.reranker is None and last.scorer.reranker is None
+            if alone and last.scorer.corrections == scorer.corrections:
+                return replace(last, scorer=scorer)
         rows = self.unit_rows(scorer.matcher, split, model)
         texts = split.left.texts, split.right.texts
         memo = self._memo(scorer, split, model, scorer.matcher)
         finder, read = self._finder(split, model), partial(self._read, split)
         scored = score_space(scorer, split.space, texts, rows, self.open_scan, finder, memo, read)
         if kept:
-            self._scored = scored
+            self._scored = model, scored
         return scored
 
     def read_own_texts(self) -> ReadTexts:

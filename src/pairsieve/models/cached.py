@@ -19,7 +19,8 @@ from pairsieve.artifacts import ArtifactStore, load_array, save_array
 from pairsieve.models.encoder import Embeddings, Encoder, distinct_texts
 from pairsieve.progress import tracked
 
-TEXTS_PER_SHARD = 1 << 15  # a few minutes on two cores, a second on a GPU; 50 MB of rows at 384 dimensions
+TEXTS_PER_SHARD = 1 << 15  # a few minutes on two cores; 50 MB of rows at 384 dimensions
+TIMES_ON_CUDA = 8  # as many there: two seconds
 SHARD = "embedding-shard"
 
 Shards = Sequence[tuple[int, Sequence[str]]]  # position of a shard, and its texts
@@ -48,11 +49,13 @@ def cached_embeddings(
     are missing, in any order.
     """
 
+    size = TEXTS_PER_SHARD * (TIMES_ON_CUDA if encoder.device.startswith("cuda") else 1)
+
     def write(folder: Path) -> None:
         distinct, at = distinct_texts(texts)  # a repeated text is embedded once: copies have equal rows
-        keys = _shard_keys(key, len(distinct))
+        keys = _shard_keys(key, len(distinct), size)
         missing = [
-            (position, distinct[position * TEXTS_PER_SHARD : (position + 1) * TEXTS_PER_SHARD])
+            (position, distinct[position * size : (position + 1) * size])
             for position, shard_key in enumerate(keys)
             if store.find(SHARD, shard_key) is None
         ]
@@ -67,10 +70,10 @@ def cached_embeddings(
             rows = finished[0] if finished else np.zeros((0, encoder.dimension), np.float32)
             save_array(folder / "rows.npy", rows[at])
         else:
-            _write_in_order(folder / "rows.npy", finished, at)
+            _write_in_order(folder / "rows.npy", finished, at, size)
 
     folder = store.get("embeddings", key, write)
-    for shard_key in _shard_keys(key, len(texts)):
+    for shard_key in _shard_keys(key, len(texts), size):
         shutil.rmtree(store.place(SHARD, shard_key), ignore_errors=True)
     return _rows(folder)
 
@@ -84,20 +87,20 @@ def _rows(folder: Path) -> Embeddings:
     return load_array(folder / "rows.npy", mmap=True)
 
 
-def _write_in_order(path: Path, finished: Sequence[Embeddings], at: NDArray[np.int64]) -> None:
+def _write_in_order(path: Path, finished: Sequence[Embeddings], at: NDArray[np.int64], size: int) -> None:
     """One .npy of the distinct rows `at`, in pieces: plain writes, which fail loudly where a disk is full."""
     width = finished[0].shape[1]
     header = {"descr": "<f4", "fortran_order": False, "shape": (len(at), width)}
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
-        for first in range(0, len(at), TEXTS_PER_SHARD):
-            shard, row = np.divmod(at[first : first + TEXTS_PER_SHARD], TEXTS_PER_SHARD)
+        for first in range(0, len(at), size):
+            shard, row = np.divmod(at[first : first + size], size)
             piece = np.empty((len(row), width), "<f4")
             for position in np.unique(shard):
                 piece[shard == position] = finished[position][row[shard == position]]
             file.write(piece.tobytes())
 
 
-def _shard_keys(key: Mapping[str, Any], texts: int) -> list[dict[str, Any]]:
-    cut = {"texts_a_shard": TEXTS_PER_SHARD}
-    return [{**key, **cut, "shard": position} for position in range(-(-texts // TEXTS_PER_SHARD))]
+def _shard_keys(key: Mapping[str, Any], texts: int, size: int) -> list[dict[str, Any]]:
+    cut = {"texts_a_shard": size}
+    return [{**key, **cut, "shard": position} for position in range(-(-texts // size))]

@@ -143,6 +143,7 @@ class _ConcatJob:
         import torch
 
         self.networks = [matcher.network]
+        self.kept: dict[str, Any] = {}
         self.longest = matcher.encoder.max_length
         self.widths = tokens.lengths
         self._inputs = _Inputs(matcher, tokens, types)

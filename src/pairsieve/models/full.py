@@ -7,6 +7,7 @@ kept at 0 or above; then the embeddings are frozen and the head is fitted to con
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,26 +139,31 @@ class FullLearner:
         def cosines_of(networks: list[Any]) -> NDArray[np.float32]:
             return _cosines(networks, one, other, left, right, self.encoder.pad, device)
 
-        def trained(slower: float) -> tuple[float, list[Any]]:
-            """Networks after one training, and the loss on its labels of a head fitted to them."""
-            networks = self._fresh()
-            job = _PairJob(self, networks, one, other, left, right, labels, groups, device)
-            rate = slower * self.training.learning_rate
-            train(job, dataclasses.replace(self.training, learning_rate=rate), rng, device)
-            return head_loss(cosines_of(networks), labels), networks
-
         networks = self._fresh()
+        cosines = cosines_of(networks)
         if labels.any() and not labels.all():  # labels of one class leave nothing to tell apart
-            untrained = head_loss(cosines_of(networks), labels)
+            job = _PairJob(self, networks, one, other, left, right, labels, groups, device, cosines)
+            untrained = head_loss(cosines, labels)
+
+            def trained(slower: float) -> Trained:
+                job.restart(self.encoder.network)
+                rate = slower * self.training.learning_rate
+                train(job, dataclasses.replace(self.training, learning_rate=rate), rng, device)
+                after = cosines_of(networks)
+                return Trained(head_loss(after, labels), copy.deepcopy(networks), after)
+
             count = self.loss.trainings if len(labels) <= AVERAGED_UP_TO else 1
             kept = sound([trained(1.0) for _ in range(count)], untrained)
             for slower in SLOWER:
                 kept = kept or sound([trained(slower)], untrained)
+            job.restart(self.encoder.network)
+            job.kept.clear()  # graphs and buffers, which know the job
             if kept:
-                networks = _average(kept)
+                networks, cosines = _average([each.networks for each in kept]), kept[0].cosines
                 if self.loss.pretrained_share:
                     _interpolate(networks, self.encoder.network, self.loss.share_kept(labels))
-        cosines = cosines_of(networks)
+                if len(kept) > 1 or self.loss.pretrained_share:
+                    cosines = cosines_of(networks)
         weight, bias = fit_head(cosines, labels)
         encoders = [self.encoder.with_network(network) for network in networks]
         trained_on = f"{len(labels):,} labelled pairs, {int(labels.sum()):,} of them matches"
@@ -170,18 +176,27 @@ class FullLearner:
         return matcher
 
 
-def sound(trained: list[tuple[float, list[Any]]], untrained: float) -> list[list[Any]]:
-    """The networks whose head lost at most half of what training gained: (loss, networks) of each training.
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """Networks after one training, the cosines of its pairs, and the loss of a head fitted to these."""
+
+    loss: float
+    networks: list[Any]
+    cosines: NDArray[np.float32]
+
+
+def sound(trained: list[Trained], untrained: float) -> list[Trained]:
+    """The trainings whose head lost at most half of what training gained.
 
     Now and then a training ends in embeddings that are all alike. The paper's released code trains again
     where the loss stays above 0.6; here the loss of the encoder as it came, `untrained`, is the measure, and
     that of the other trainings.
     """
-    losses = [loss for loss, _ in trained if loss <= untrained]
+    losses = [each.loss for each in trained if each.loss <= untrained]
     if not losses:
         return []
     limit = (float(np.median(losses)) + untrained) / 2.0
-    return [networks for loss, networks in trained if loss <= limit]
+    return [each for each in trained if each.loss <= limit]
 
 
 def _average(trained: list[list[Any]]) -> list[Any]:
@@ -221,10 +236,15 @@ def _cosines(
     networks: list[Any], one: Tokens, other: Tokens, left: Rows, right: Rows, pad: int, device: str
 ) -> NDArray[np.float32]:
     """Cosines of pairs of rows; only texts that stand in a pair are embedded."""
-    sides = []
-    for network, tokens, rows in ((networks[0], one, left), (networks[-1], other, right)):
+
+    def rows_of(network: Any, tokens: Tokens, rows: Rows) -> NDArray[np.float32]:
         used, at = np.unique(rows, return_inverse=True)
-        sides.append(embed_tokens(network.eval(), tokens.take(used), pad, device)[at])
+        return embed_tokens(network.eval(), tokens.take(used), pad, device)[at]
+
+    if one is other and len(networks) == 1:
+        sides = np.split(rows_of(networks[0], one, np.concatenate([left, right])), 2)
+    else:
+        sides = [rows_of(networks[0], one, left), rows_of(networks[-1], other, right)]
     return np.einsum("nd,nd->n", *sides)
 
 
@@ -242,9 +262,12 @@ class _PairJob:
         labels: Mask,
         groups: tuple[Rows, Rows],
         device: str,
+        frozen: NDArray[np.float32],
     ) -> None:
+        """`frozen`: the cosines of the pairs by the encoder as it came."""
         import torch
 
+        self.kept: dict[str, Any] = {}
         self.longest = learner.encoder.max_length
         self.widths = np.maximum(left_tokens.lengths[left], right_tokens.lengths[right])
         self._both = _joined(left_tokens, right_tokens)
@@ -256,13 +279,22 @@ class _PairJob:
         self._groups = [torch.from_numpy(group).to(device) for group in groups]
         self.networks = networks
         self._loss, self._head_rate = learner.loss, learner.training.head_rate_factor
-        weight, bias = float(learner.loss.head_weight), float(learner.loss.head_bias)
         self._centre, self._spread = 0.0, 1.0
         if learner.loss.normalised == "frozen":
-            cosines = _cosines(networks, left_tokens, right_tokens, left, right, self._pad, device)
-            self._centre, self._spread = float(cosines.mean()), float(cosines.std()) + 1e-5
-        self._weight = torch.tensor(weight, device=device, requires_grad=True)
-        self._bias = torch.tensor(bias, device=device, requires_grad=True)
+            self._centre, self._spread = float(frozen.mean()), float(frozen.std()) + 1e-5
+        self._weight = torch.tensor(float(self._loss.head_weight), device=device, requires_grad=True)
+        self._bias = torch.tensor(float(self._loss.head_bias), device=device, requires_grad=True)
+
+    def restart(self, before: Any) -> None:
+        """Put the networks back to the weights of `before`, and the head to where it begins; in place."""
+        import torch
+
+        with torch.no_grad():
+            for network in self.networks:
+                for parameter, first in zip(network.parameters(), before.parameters(), strict=True):
+                    parameter.copy_(first)
+            self._weight.fill_(self._loss.head_weight)
+            self._bias.fill_(self._loss.head_bias)
 
     def groups(self) -> list[tuple[list[Any], float]]:
         body = [parameter for network in self.networks for parameter in network.parameters()]
@@ -273,7 +305,9 @@ class _PairJob:
             return None
         from pairsieve.models.packed import packed_network
 
-        network = packed_network(self.networks[0], self._device, self._both, self._pad)
+        if "network" not in self.kept:
+            self.kept["network"] = packed_network(self.networks[0], self._device, self._both, self._pad)
+        network = self.kept["network"]
         return None if network is None else (network, self._both, self._texts, self._pad)
 
     def outputs(self, rows: Any, width: int, prepared: bool) -> Any:

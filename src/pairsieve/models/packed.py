@@ -11,35 +11,21 @@ network whose rows come out differently from its own forward pass.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+
+from pairsieve.models.packed_batches import Batch, PackedSteps
 
 if TYPE_CHECKING:
     from pairsieve.models.encoder import Tokens
 
 KNOWN = ("bert", "roberta", "xlm-roberta", "mpnet")
-TOKEN_STEPS = (128, 256, 384, 512, 640, 768, 1024, 1280, 1536, 2048, 3072)  # then multiples of 1,024
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Texts end to end on the device. Rows beyond the last text are padding that no text sees."""
-
-    ids: Any  # (N,) int32 tokens
-    positions: Any  # (N,) int32 position embeddings
-    texts: Any  # (N,) int32 which text a token belongs to; padding: as many as there are texts
-    starts: Any  # (n + 1,) int32
-    tokens: Any  # (N,) int32: ids sorted
-    order: Any  # (N,) int32: which row each of those is
-    long: int  # power of two, no shorter than the longest text
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self.ids), self.long
 
 
 @dataclass
@@ -61,8 +47,13 @@ class Flat:
         return views
 
 
+Adam = Callable[[Flat, slice], None]
+
+
 class PackedNetwork:
     """A network's weights in flat arrays, its forward pass, its backward pass, and its AdamW step."""
+
+    split = False  # whether rows to be multiplied are held as halves (`packed_embedding.py`)
 
     def __init__(self, network: Any, device: str, half: Any = None) -> None:
         """`half`: the type of the products, bfloat16 unless given (a test takes float32)."""
@@ -81,6 +72,11 @@ class PackedNetwork:
         self._value = self.matrices.views("value", matrices) | self.others.views("value", others)
         self._gradient = self.matrices.views("gradient", matrices) | self.others.views("gradient", others)
         self._weights = self.matrices.views("copy", matrices) | self.others.views("value", others)
+        firsts = [self._value[f"{layer}.qkv"].storage_offset() for layer in range(self.layers)]
+        self._spans = [slice(*ends) for ends in pairwise([*firsts, len(self.matrices.value)])]
+        self._beside: Any = None
+        if device.startswith("cuda"):
+            self._beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self._buckets: dict[int, tuple[Any, Any]] = {}
         self._kept: list[Any] = []
         self.load()
@@ -113,21 +109,22 @@ class PackedNetwork:
         from pairsieve.models import packed_kernels as k
 
         rows, d, w = len(batch.ids), self.width, self._weights
-        block = k.block_for(d)
+        how = {"block": k.block_for(d), "keep": keep, "split": self.split}
         self._kept = []
         table = self._relative(batch.long)
+        all_mixed = self._factors(self.layers if keep else 1, rows, d, zero=keep)
 
         def normed(make: Any) -> tuple[Any, ...]:
-            added, out = self._new(rows, d), self._new(rows, d)
-            half = self._new(rows, d, self.half)
-            mean, scale = self._new(rows), self._new(rows)
+            out, half = self._new(rows, d), self._factors(rows, d)
+            added = self._new(rows, d) if keep else out  # not written to where nothing is kept
+            mean, scale = (self._new(rows), self._new(rows)) if keep else (out, out)
             make(added, out, half, mean, scale)
             return added, out, half, mean, scale
 
         added, x, half, mean, scale = normed(
             lambda *to: k.launch(
                 k.embed_ln, (rows,), batch.ids, batch.positions, w["word"], w["position"], w["kind"],
-                w["gain"], w["shift"], *to, d, self.eps, block=block,
+                w["gain"], w["shift"], *to, d, self.eps, **how,
             )
         )  # fmt: skip
         if keep:
@@ -135,30 +132,30 @@ class PackedNetwork:
         for layer in range(self.layers):
             own = {n: w[f"{layer}.{n}"] for n in LAYER}
             qkv = self.product(half, f"{layer}.qkv")
-            mixed = torch.zeros(rows, d, dtype=self.half, device=self.device)
+            mixed = all_mixed[layer if keep else 0]
             k.launch(
                 k.attend, (len(batch.starts) - 1, self.heads), qkv, own["qkv_bias"], batch.starts, table,
-                mixed, d, self._factor, has_relative=self.kind == "mpnet", long=batch.long,
-                head=d // self.heads,
+                mixed, d, self._factor, has_relative=self.kind == "mpnet", split=self.split,
+                long=batch.long, head=d // self.heads,
             )  # fmt: skip
             branch = self.product(mixed, f"{layer}.out")
             first = normed(
                 lambda *to, x=x, branch=branch, own=own: k.launch(
                     k.add_ln, (rows,), x, branch, own["out_bias"], own["gain1"], own["shift1"], *to,
-                    d, self.eps, block=block,
+                    d, self.eps, **how,
                 )
             )  # fmt: skip
             before = self.product(first[2], f"{layer}.up")
-            after = torch.empty_like(before)
+            after = self._factors(rows, self.inner)
             k.launch(
                 k.gelu, (-(-before.numel() // 1024),), before, own["up_bias"], after,
-                before.numel(), self.inner, block=1024,
+                before.numel(), self.inner, split=self.split, block=1024,
             )  # fmt: skip
             branch = self.product(after, f"{layer}.down")
             second = normed(
                 lambda *to, x=first[1], branch=branch, own=own: k.launch(
                     k.add_ln, (rows,), x, branch, own["down_bias"], own["gain2"], own["shift2"], *to,
-                    d, self.eps, block=block,
+                    d, self.eps, **how,
                 )
             )  # fmt: skip
             if keep:
@@ -167,30 +164,73 @@ class PackedNetwork:
         return x
 
     def product(self, rows: Any, name: str) -> Any:
-        """rows (N, k) times the transposed weights (m, k)."""
+        """rows (N, k), as `_factors` holds them, times the transposed weights (m, k)."""
         return rows @ self._weights[name].T
 
-    def backward(self, batch: Batch, up: Any) -> None:
-        """From the gradient of the hidden states (N, width) float32 to those of every parameter, in place."""
+    def _factors(self, *shape: int, zero: bool = False) -> Any:
+        """An array for rows that are to be multiplied."""
+        sizes = (*shape[:-1], shape[-1] * (3 if self.split else 1))
+        kind = torch.bfloat16 if self.split else self.half
+        return (torch.zeros if zero else torch.empty)(sizes, dtype=kind, device=self.device)
+
+    def aside(self, work: Callable[[], object]) -> None:
+        """Run work beside what follows, on a stream of its own, until `join`; it waits for what went before.
+
+        A step of few tokens waits for one small kernel after the other; so whatever nothing waits for does
+        not stand in their line. What work reads must stay alive until `join`.
+        """
+        if self._beside is None:
+            work()
+            return
+        self._beside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._beside):
+            work()
+
+    def join(self) -> None:
+        """Wait for what runs aside."""
+        if self._beside is not None:
+            torch.cuda.current_stream().wait_stream(self._beside)
+
+    def backward(self, batch: Batch, up: Any, adam: Adam = lambda flat, span: None) -> None:
+        """From the gradient of the hidden states (N, width) float32 to those of every parameter, in place.
+
+        `adam` moves the parameters of a span, each layer's as soon as nothing reads them any more.
+        """
         from pairsieve.models import packed_kernels as k
 
         rows, d, w, g = len(batch.ids), self.width, self._weights, self._gradient
         block, texts = k.block_for(d), len(batch.starts) - 1
         programs = -(-rows // k.ROWS)
-        partial = self._new(programs, 3 * d)
         table = self._relative(batch.long)
         leans = self._new(texts, self.heads, batch.long, batch.long) if self.kind == "mpnet" else self._new(1)
+        pulls = self._factors(self.layers, rows, 3 * d, zero=True)
+        alive: list[Any] = []  # what runs aside reads these; no other array may take their place before
+
+        def gradient(of: Any, rows: Any, name: str) -> None:
+            alive.append(of)
+            self.aside(lambda: torch.mm(of.T, rows, out=g[name]))
+
+        def bias_gradient(of: Any, name: str) -> None:
+            self.aside(lambda: torch.sum(of, 0, dtype=torch.float32, out=g[name]))
+
+        def clear() -> None:
+            g["word"].zero_()
+            g["position"].zero_()
+
+        self.aside(clear)
 
         def norm_back(
             far: Any, near: Any, kept: tuple[Any, Any, Any], gain: str, into: tuple[str, str, str]
         ) -> tuple[Any, Any]:
             added, mean, scale = kept
             down, half = self._new(rows, d), self._new(rows, d, self.half)
+            sums = self._new(programs, 3 * d)
+            alive.append(sums)
             k.launch(
                 k.ln_backward, (programs,), far, far if near is None else near, added, mean, scale, w[gain],
-                down, half, partial, d, two=near is not None, turns=k.ROWS, block=block,
+                down, half, sums, d, two=near is not None, turns=k.ROWS, block=block,
             )  # fmt: skip
-            self._sums(partial, into)
+            self.aside(lambda: self._sums(sums, into))
             return down, half
 
         far, near = up.contiguous(), None
@@ -204,34 +244,33 @@ class PackedNetwork:
                 far, near, (second[0], second[3], second[4]), name("gain2"),
                 (name("down_bias"), name("gain2"), name("shift2")),
             )  # fmt: skip
-            torch.mm(low.T, after, out=g[name("down")])
+            gradient(low, after, name("down"))
             pull = low @ w[name("down")]
             k.launch(
                 k.gelu_backward, (-(-before.numel() // 1024),), before, w[name("up_bias")], pull, pull,
                 before.numel(), self.inner, block=1024,
             )  # fmt: skip
-            torch.mm(pull.T, first[2], out=g[name("up")])
-            torch.sum(pull, 0, dtype=torch.float32, out=g[name("up_bias")])
+            gradient(pull, first[2], name("up"))
+            bias_gradient(pull, name("up_bias"))
             far, low = norm_back(
                 far, pull @ w[name("up")], (first[0], first[3], first[4]), name("gain1"),
                 (name("out_bias"), name("gain1"), name("shift1")),
             )  # fmt: skip
-            torch.mm(low.T, mixed, out=g[name("out")])
-            pull = low @ w[name("out")]
-            down = torch.zeros_like(qkv)
+            gradient(low, mixed, name("out"))
+            pull, down = low @ w[name("out")], pulls[layer]
             k.launch(
                 k.attend_backward, (texts, self.heads), qkv, w[name("qkv_bias")], batch.starts, table, pull,
                 down, leans, d, self._factor, self.heads, has_relative=self.kind == "mpnet",
                 adding=layer < self.layers - 1, long=batch.long, head=d // self.heads,
             )  # fmt: skip
-            torch.mm(down.T, half, out=g[name("qkv")])
-            torch.sum(down, 0, dtype=torch.float32, out=g[name("qkv_bias")])
+            gradient(down, half, name("qkv"))
+            bias_gradient(down, name("qkv_bias"))
             near = down @ w[name("qkv")]
+            self.aside(partial(adam, self.matrices, self._spans[layer]))
         far, _ = norm_back(far, near, self._kept[0], "gain", ("kind", "gain", "shift"))
+        self.join()
         if self.kind == "mpnet":
             g["kind"].zero_()
-        g["word"].zero_()
-        g["position"].zero_()
         k.launch(
             k.add_by_token, (rows,), batch.tokens, batch.order, far, g["word"], rows, d, block=block
         )  # fmt: skip
@@ -242,19 +281,23 @@ class PackedNetwork:
         if self.kind == "mpnet":
             _, once = self._bucket(batch.long)
             g["relative"].copy_(once @ leans.sum(0).view(self.heads, -1).T)
+        adam(self.others, slice(0, len(self.others.value)))
         self._kept = []
 
-    def step(self, hyper: Any, beta1: float, beta2: float, eps: float, decay: float) -> None:
-        """AdamW over both flat arrays; hyper (3,) = (rate, the two corrections), on the device."""
+    def adamw(self, hyper: Any, beta1: float, beta2: float, eps: float, decay: float) -> Adam:
+        """AdamW by the gradients; hyper (3,) = (rate, the two corrections), on the device."""
         from pairsieve.models import packed_kernels as k
 
-        for flat in self.flats:
-            size = len(flat.value)
+        def adam(flat: Flat, span: slice) -> None:
+            size = span.stop - span.start
+            parts = (flat.value, flat.first, flat.second, flat.gradient)
+            copy = flat.value if flat.copy is None else flat.copy
             k.launch(
-                k.adamw, (-(-size // 2048),), flat.value, flat.first, flat.second, flat.gradient,
-                flat.value if flat.copy is None else flat.copy, hyper, size, 1.0, beta1, beta2, eps, decay,
-                has_copy=flat.copy is not None, block=2048, num_warps=8,
+                k.adamw, (-(-size // 2048),), *(part[span] for part in parts), copy[span], hyper, size, 1.0,
+                beta1, beta2, eps, decay, has_copy=flat.copy is not None, block=2048, num_warps=8,
             )  # fmt: skip
+
+        return adam
 
     def _sums(self, partial: Any, into: tuple[str, str, str]) -> None:
         """Add up what the programs of a norm's backward pass left, into three gradients."""
@@ -301,79 +344,6 @@ def pooled_rows(hidden: Any, batch: Batch) -> Any:
     lengths = (batch.starts[1:] - batch.starts[:-1]).to(hidden.dtype)
     mean = (belongs.to(hidden.dtype) / lengths[:, None]) @ hidden
     return torch.nn.functional.normalize(mean, dim=1)
-
-
-class PackedSteps:
-    """The texts of every training step, packed on the device once: step s is `batch(s)`."""
-
-    def __init__(self, tokens: Tokens, steps: NDArray[np.int64], pad: int, offset: int, device: str) -> None:
-        """`steps` (S, n): the texts of each step; `offset`: the position embedding of a first token."""
-        count, self.n = steps.shape
-        lengths = tokens.lengths[steps]
-        real = lengths.sum(1)
-        self.sizes = np.array([_rounded(int(size)) for size in real])
-        self.longs = np.maximum(16, 1 << np.ceil(np.log2(lengths.max(1))).astype(np.int64))
-        self._base = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.sizes)])
-        local = np.cumsum(lengths, axis=1)
-        starts = np.concatenate([np.zeros((count, 1), np.int64), local], axis=1)
-        where = torch.from_numpy((self._base[:-1, None] + starts[:, :-1]).reshape(-1)).to(device)
-        source = torch.from_numpy(tokens.starts[:-1][steps].reshape(-1)).to(device)
-        flat = torch.from_numpy(lengths.reshape(-1)).to(device)
-        total = int(self._base[-1])
-        segment = torch.repeat_interleave(torch.arange(len(flat), device=device), flat)
-        inside = torch.arange(len(segment), device=device) - (flat.cumsum(0) - flat)[segment]
-        to = where[segment] + inside
-        whole = torch.from_numpy(tokens.ids).to(device)
-        kind = torch.int32
-        self._ids = torch.full((total,), pad, dtype=kind, device=device)
-        self._ids[to] = whole[source[segment] + inside]
-        self._positions = torch.full((total,), offset, dtype=kind, device=device)
-        self._positions[to] = (inside + offset).to(kind)
-        self._texts = torch.full((total,), self.n, dtype=kind, device=device)
-        self._texts[to] = (segment % self.n).to(kind)
-        self._starts = torch.from_numpy(starts.astype(np.int32)).to(device)
-        step = torch.repeat_interleave(
-            torch.arange(count, device=device), torch.from_numpy(self.sizes).to(device)
-        )
-        order = torch.sort(step * (1 << 32) + self._ids, stable=True).indices
-        self._tokens = self._ids[order]
-        self._order = (order - torch.from_numpy(self._base[:-1].copy()).to(device)[step]).to(kind)
-
-    def batch(self, step: int) -> Batch:
-        span = slice(int(self._base[step]), int(self._base[step + 1]))
-        return Batch(
-            self._ids[span], self._positions[span], self._texts[span], self._starts[step],
-            self._tokens[span], self._order[span], int(self.longs[step]),
-        )  # fmt: skip
-
-    def shapes(self) -> list[tuple[int, int]]:
-        return [(int(size), int(long)) for size, long in zip(self.sizes, self.longs, strict=True)]
-
-
-class BatchBuffers:
-    """The buffers on the device that every captured step reads its batch from."""
-
-    def __init__(self, steps: PackedSteps) -> None:
-        most = int(np.argmax(steps.sizes))
-        self._all = tuple(array.clone() for array in _arrays(steps.batch(most)))
-
-    def batch(self, shape: tuple[int, int]) -> Batch:
-        size, long = shape
-        ids, positions, texts, starts, tokens, order = self._all
-        return Batch(ids[:size], positions[:size], texts[:size], starts, tokens[:size], order[:size], long)
-
-    def fill(self, batch: Batch) -> None:
-        for to, array in zip(_arrays(self.batch(batch.shape)), _arrays(batch), strict=True):
-            to.copy_(array)
-
-
-def _arrays(batch: Batch) -> tuple[Any, ...]:
-    return batch.ids, batch.positions, batch.texts, batch.starts, batch.tokens, batch.order
-
-
-def _rounded(tokens: int) -> int:
-    fitting = [size for size in TOKEN_STEPS if size >= tokens]
-    return fitting[0] if fitting else -(-tokens // 1024) * 1024
 
 
 def is_known(network: Any) -> bool:

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from pairsieve.models.encoder import Embeddings, Tokens, pooled
-from pairsieve.models.packed import Batch, PackedNetwork, is_known
+from pairsieve.models.packed import PackedNetwork, is_known
+from pairsieve.models.packed_batches import Batch
 from pairsieve.progress import bar
 
 TOKENS_AT_ONCE = 1 << 17
@@ -25,32 +26,53 @@ WORST = 5e-6  # largest error of a cosine; seen: 9e-7 with all-mpnet-base-v2, 7e
 class PackedEmbedder(PackedNetwork):
     """The packed forward pass in float32, its products summed from bfloat16 halves."""
 
+    split = True
+
     def __init__(self, network: Any, device: str) -> None:
         super().__init__(network, device, torch.float32)
-        self._halves = {name: _halves(weight, left=False) for name, weight in self.weight_matrices()}
+        self._halves = {name: _halves(weight) for name, weight in self.weight_matrices()}
 
     def product(self, rows: Any, name: str) -> Any:
-        return torch.mm(_halves(rows, left=True), self._halves[name].T, out_dtype=torch.float32)
+        """`rows` (N, 3k): low, high and high halves."""
+        return torch.mm(rows, self._halves[name].T, out_dtype=torch.float32)
 
     def rows(self, tokens: Tokens) -> Any:
-        """Unit rows (n, width) of texts in the order given, on the device."""
+        """Unit rows (n, width) of texts in the order given, on the device; the longest texts go first."""
         from pairsieve.models import packed_kernels as k
 
-        batch = self._batch(tokens)
-        hidden = self.forward(batch, keep=False)
-        out = torch.empty(len(tokens.lengths), self.width, device=self.device)
-        k.launch(k.pool, (len(out),), hidden, batch.starts, out, self.width, block=k.block_for(self.width))
+        order = np.argsort(-tokens.lengths, kind="stable")
+        lengths = tokens.lengths[order]
+        ends = np.cumsum(lengths)
+        ids, sources, counts, places = (
+            torch.from_numpy(array).to(self.device)
+            for array in (tokens.ids.astype(np.int32), tokens.starts[:-1][order], lengths, order)
+        )
+        out = torch.empty(len(order), self.width, device=self.device)
+        with bar(len(order), "embedding", "text") as shown:
+            first = 0
+            while first < len(order):
+                before = int(ends[first] - lengths[first])
+                last = max(first + 1, int(np.searchsorted(ends, before + TOKENS_AT_ONCE, "right")))
+                here, size = slice(first, last), int(ends[last - 1]) - before
+                batch = self._batch(ids, sources[here], counts[here], size, int(lengths[first]))
+                hidden = self.forward(batch, keep=False)
+                rows = torch.empty(last - first, self.width, device=self.device)
+                grid, block = (last - first,), k.block_for(self.width)
+                k.launch(k.pool, grid, hidden, batch.starts, rows, self.width, block=block)
+                out[places[here]] = rows
+                shown.update(last - first)
+                first = last
         return out
 
-    def _batch(self, tokens: Tokens) -> Batch:
-        lengths = tokens.lengths
-        positions = np.arange(len(tokens.ids)) - np.repeat(tokens.starts[:-1], lengths) + self.offset
-        long = max(16, 1 << (int(lengths.max()) - 1).bit_length())
-        ids, at, starts = (
-            torch.from_numpy(array.astype(np.int32)).to(self.device)
-            for array in (tokens.ids, positions, tokens.starts)
-        )
-        return Batch(ids, at, ids, starts, ids, ids, long)  # what only training reads is left out
+    def _batch(self, ids: Any, sources: Any, lengths: Any, size: int, longest: int) -> Batch:
+        """Texts whose `size` tokens begin at `sources` (n,) of `ids`; nothing here waits for the GPU."""
+        starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+        every = torch.arange(len(lengths), device=self.device)
+        text = torch.repeat_interleave(every, lengths, output_size=size)
+        inside = torch.arange(size, device=self.device) - starts[text]
+        own, positions = ids[sources[text] + inside], (inside + self.offset).to(torch.int32)
+        long = max(16, 1 << (longest - 1).bit_length())
+        return Batch(own, positions, own, starts.to(torch.int32), own, own, long)  # the rest is for training
 
 
 def embed_packed(
@@ -62,28 +84,15 @@ def embed_packed(
     """
     if not is_known(network):
         return None
-    order = np.argsort(-tokens.lengths, kind="stable")
-    lengths = tokens.lengths[order]
     with torch.no_grad(), torch.cuda.device(device):
         kept = {} if prepared is None else prepared
         if "packed" not in kept:
             embedder = PackedEmbedder(network, device)
+            order = np.argsort(-tokens.lengths, kind="stable")
             some = tokens.take(order[:: max(1, len(order) // 16)][:16])
             kept["packed"] = embedder if _same(embedder, network, some, pad, device) else None
         embedder = kept["packed"]
-        if embedder is None:
-            return None
-        embeddings = np.empty((len(order), embedder.width), dtype=np.float32)
-        ends = np.cumsum(lengths)
-        with bar(len(order), "embedding", "text") as shown:
-            first = 0
-            while first < len(order):
-                before = ends[first] - lengths[first]
-                last = max(first + 1, int(np.searchsorted(ends, before + TOKENS_AT_ONCE, "right")))
-                embeddings[order[first:last]] = embedder.rows(tokens.take(order[first:last])).cpu().numpy()
-                shown.update(last - first)
-                first = last
-    return embeddings
+        return None if embedder is None else embedder.rows(tokens).cpu().numpy()
 
 
 def _same(embedder: PackedEmbedder, network: Any, some: Tokens, pad: int, device: str) -> bool:
@@ -95,8 +104,8 @@ def _same(embedder: PackedEmbedder, network: Any, some: Tokens, pad: int, device
     )
 
 
-def _halves(matrix: Any, left: bool) -> Any:
-    """(n, k) float32 -> (n, 3k) bfloat16: low·high + high·low + high·high, the smallest products first."""
-    high = matrix.bfloat16()
-    low = (matrix - high.float()).bfloat16()
-    return torch.cat((low, high, high) if left else (high, low, high), 1)
+def _halves(weights: Any) -> Any:
+    """(m, k) float32 -> (m, 3k) bfloat16, for low·high + high·low + high·high, smallest first."""
+    high = weights.bfloat16()
+    low = (weights - high.float()).bfloat16()
+    return torch.cat((high, low, high), 1)

@@ -17,7 +17,7 @@ ROWS = 8  # rows that one program of `ln_backward` adds up; divides every packed
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def embed_ln(  # type: ignore[no-untyped-def]
     ids, places, word, position, kind, gain, shift, added, out32, out16, mean, scale, width, eps,
-    block: tl.constexpr,
+    keep: tl.constexpr, split: tl.constexpr, block: tl.constexpr,
 ):  # Triton reads annotations as code: only constexpr may stand here  # fmt: skip
     """Sum of the three embeddings of a token, then layer norm; one program a token."""
     row = tl.program_id(0).to(tl.int64)
@@ -28,13 +28,14 @@ def embed_ln(  # type: ignore[no-untyped-def]
     total = tl.load(word + token * width + at, mask=inside, other=0.0)
     total += tl.load(position + place * width + at, mask=inside, other=0.0)
     total += tl.load(kind + at, mask=inside, other=0.0)
-    _norm(total, row, at, inside, gain, shift, added, out32, out16, mean, scale, width, eps)
+    _norm(total, row, at, inside, gain, shift, added, out32, out16, mean, scale, width, eps, keep, split)
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def add_ln(  # type: ignore[no-untyped-def]
-    residual, branch, bias, gain, shift, added, out32, out16, mean, scale, width, eps, block: tl.constexpr
-):
+    residual, branch, bias, gain, shift, added, out32, out16, mean, scale, width, eps,
+    keep: tl.constexpr, split: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
     """Layer norm of residual + (branch + bias); one program a row."""
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, block)
@@ -42,23 +43,43 @@ def add_ln(  # type: ignore[no-untyped-def]
     total = tl.load(residual + row * width + at, mask=inside, other=0.0)
     total += tl.load(branch + row * width + at, mask=inside, other=0.0).to(tl.float32)
     total += tl.load(bias + at, mask=inside, other=0.0)
-    _norm(total, row, at, inside, gain, shift, added, out32, out16, mean, scale, width, eps)
+    _norm(total, row, at, inside, gain, shift, added, out32, out16, mean, scale, width, eps, keep, split)
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _norm(  # type: ignore[no-untyped-def]
-    total, row, at, inside, gain, shift, added, out32, out16, mean, scale, width, eps
-):
+    total, row, at, inside, gain, shift, added, out32, out16, mean, scale, width, eps,
+    keep: tl.constexpr, split: tl.constexpr,
+):  # fmt: skip
+    """`keep`: what the backward pass needs is written; `split`: see `_store`."""
     middle = tl.sum(tl.where(inside, total, 0.0), 0) / width
     centred = tl.where(inside, total - middle, 0.0)
     inverse = 1.0 / tl.sqrt(tl.sum(centred * centred, 0) / width + eps)
     weight = tl.load(gain + at, mask=inside, other=0.0)
     normal = centred * inverse * weight + tl.load(shift + at, mask=inside, other=0.0)
-    tl.store(added + row * width + at, total, mask=inside)
     tl.store(out32 + row * width + at, normal, mask=inside)
-    tl.store(out16 + row * width + at, normal.to(out16.dtype.element_ty), mask=inside)
-    tl.store(mean + row, middle)
-    tl.store(scale + row, inverse)
+    _store(out16, row, at, width, normal, inside, split)
+    if keep:
+        tl.store(added + row * width + at, total, mask=inside)
+        tl.store(mean + row, middle)
+        tl.store(scale + row, inverse)
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def _store(out, row, at, width, value, inside, split: tl.constexpr):  # type: ignore[no-untyped-def]
+    """out[row, at] = value, a factor of the next product.
+
+    `split`: as bfloat16 halves side by side, (low, high, high), each `width` wide (`packed_embedding.py`).
+    """
+    if split:
+        high = value.to(tl.bfloat16)
+        low = (value - high.to(tl.float32)).to(tl.bfloat16)
+        place = out + row * (3 * width) + at
+        tl.store(place, low, mask=inside)
+        tl.store(place + width, high, mask=inside)
+        tl.store(place + 2 * width, high, mask=inside)
+    else:
+        tl.store(out + row * width + at, value.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
@@ -104,14 +125,16 @@ def ln_backward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
-def gelu(before, bias, after, total, width, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def gelu(  # type: ignore[no-untyped-def]
+    before, bias, after, total, width, split: tl.constexpr, block: tl.constexpr
+):
     """after = GELU(before + bias), by the error function as BERT has it."""
     at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     inside = at < total
     value = tl.load(before + at, mask=inside, other=0.0).to(tl.float32)
     value += tl.load(bias + at % width, mask=inside, other=0.0)
     out = value * 0.5 * (1.0 + tl.erf(value * 0.7071067811865476))
-    tl.store(after + at, out.to(after.dtype.element_ty), mask=inside)
+    _store(after, at // width, at % width, width, out, inside, split)
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
@@ -157,16 +180,17 @@ def _attention(  # type: ignore[no-untyped-def]
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def attend(  # type: ignore[no-untyped-def]
     qkv, bias, starts, relative, out, width, factor,
-    has_relative: tl.constexpr, long: tl.constexpr, head: tl.constexpr,
+    has_relative: tl.constexpr, split: tl.constexpr, long: tl.constexpr, head: tl.constexpr,
 ):  # fmt: skip
     """Self-attention of one head of one text; `long` is a power of two no shorter than the text."""
     text, part = tl.program_id(0), tl.program_id(1)
     kind = qkv.dtype.element_ty
-    _rows, inside, _place, to, _q, _k, v, weight = _attention(
+    rows, inside, _place, _to, _q, _k, v, weight = _attention(
         qkv, bias, starts, relative, width, factor, text, part, has_relative, long, head
     )
     mixed = tl.dot(weight.to(kind), v, input_precision="tf32x3")
-    tl.store(out + to, mixed.to(out.dtype.element_ty), mask=inside)
+    row = (tl.load(starts + text).to(tl.int64) + rows)[:, None]
+    _store(out, row, (part * head + tl.arange(0, head))[None, :], width, mixed, inside, split)
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]

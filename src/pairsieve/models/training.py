@@ -29,6 +29,7 @@ from pairsieve.progress import tracked
 
 if TYPE_CHECKING:
     from pairsieve.models.packed import PackedNetwork
+    from pairsieve.models.packed_batches import PackedSteps
 
 Losses = NDArray[np.float32]
 Groups = list[tuple[list[Any], float]]  # parameters, and the factor on their learning rate
@@ -59,6 +60,7 @@ class Job(Protocol):
     networks: list[Any]  # in training mode where dropout is wanted
     widths: Rows  # (n,) tokens that each example needs, on the host
     longest: int  # tokens that the network takes at most
+    kept: dict[str, Any]  # what a training leaves for the next one of the same job
 
     def groups(self) -> Groups:
         """Parameters, with the factor on the learning rate for each group."""
@@ -256,7 +258,7 @@ def _train_packed(
     """The same steps over packed tokens, each a replay of the graph captured for its shape."""
     import torch
 
-    from pairsieve.models.packed import BatchBuffers, PackedSteps, pooled_rows
+    from pairsieve.models.packed_batches import PackedSteps
 
     network, tokens, texts, pad = packed
     all_rows = np.stack(steps)
@@ -264,48 +266,87 @@ def _train_packed(
         tokens, texts[all_rows].transpose(0, 2, 1).reshape(len(steps), -1), pad, network.offset, device
     )
     order = torch.from_numpy(all_rows).to(device)
+    captured: _PackedSteps | None = job.kept.get("steps")
+    if captured is None or not captured.holds(laid):
+        captured = job.kept["steps"] = _PackedSteps(job, settings, network, laid, torch.zeros_like(order[0]))
     hypers = torch.from_numpy(_hypers(settings, len(steps))).to(device, torch.float32)
-    buffers, rows, hyper = BatchBuffers(laid), order[0].clone(), hypers[0].clone()
-    heads = job.groups()[1:]
-    rates = [torch.zeros((), device=device) for _ in heads]
-    optimiser = _adamw(heads, settings, rates, capturable=True) if heads else None
-    losses = torch.zeros(len(steps), device=device)
-    cursor = torch.zeros(1, dtype=torch.int64, device=device)
+    return captured.run(laid, order, hypers)
 
-    def step(shape: tuple[int, int]) -> None:
-        batch = buffers.batch(shape)
+
+class _PackedSteps:
+    """A job's captured steps over packed tokens, with the buffers they read, for all its trainings."""
+
+    def __init__(
+        self, job: Job, settings: TrainingSettings, network: PackedNetwork, laid: PackedSteps, rows: Any
+    ) -> None:
+        """`rows` (b,): the buffer for the examples of a batch."""
+        import torch
+
+        from pairsieve.models.packed_batches import BatchBuffers
+
+        self._job, self._network, self._buffers = job, network, BatchBuffers(laid)
+        self._room = laid.room
+        self._rows, device = rows, rows.device
+        self._hyper = torch.zeros(3, device=device)
+        self._heads = job.groups()[1:]
+        self._rates = [torch.zeros((), device=device) for _ in self._heads]
+        rates = self._rates
+        self._optimiser = _adamw(self._heads, settings, rates, capturable=True) if self._heads else None
+        self._losses = torch.zeros(self._room[0], device=device)
+        self._cursor = torch.zeros(1, dtype=torch.int64, device=device)
+        self._adam = network.adamw(self._hyper, *BETAS, settings.epsilon, settings.weight_decay)
+        self._graphs: dict[tuple[int, int], Any] = {}
+
+    def holds(self, laid: PackedSteps) -> bool:
+        return all(have >= wanted for have, wanted in zip(self._room, laid.room, strict=True))
+
+    def _step(self, shape: tuple[int, int]) -> None:
+        import torch
+
+        from pairsieve.models.packed import pooled_rows
+
+        network, batch, optimiser = self._network, self._buffers.batch(shape), self._optimiser
         with torch.no_grad():
             hidden = network.forward(batch)
         hidden.requires_grad_()
         if optimiser is not None:
             optimiser.zero_grad(set_to_none=True)
-            for rate, (_, factor) in zip(rates, heads, strict=True):
-                torch.mul(hyper[0], factor, out=rate)
-        loss = job.loss(pooled_rows(hidden, batch), rows)
+            for rate, (_, factor) in zip(self._rates, self._heads, strict=True):
+                torch.mul(self._hyper[0], factor, out=rate)
+        loss = self._job.loss(pooled_rows(hidden, batch), self._rows)
         loss.backward()
         with torch.no_grad():
-            network.backward(batch, hidden.grad)
-            network.step(hyper, *BETAS, settings.epsilon, settings.weight_decay)
             if optimiser is not None:
-                optimiser.step()
-            job.settle()
-            losses.index_copy_(0, cursor, loss.detach()[None])
+                network.aside(optimiser.step)
+            network.backward(batch, hidden.grad, self._adam)
+            self._job.settle()
+            self._losses.index_copy_(0, self._cursor, loss.detach()[None])
 
-    shapes = laid.shapes()
-    first_of = {shape: at for at, shape in reversed(list(enumerate(shapes)))}
-    with _put_back(heads, optimiser):
-        graphs = _captured(step, shapes, lambda shape: buffers.fill(laid.batch(first_of[shape])))
-    network.load()  # the steps above have moved the weights
-    positions = torch.arange(len(steps), device=device)
-    for at, shape in enumerate(tracked(shapes, "training", "step")):
-        cursor.copy_(positions[at : at + 1])
-        buffers.fill(laid.batch(at))
-        rows.copy_(order[at])
-        hyper.copy_(hypers[at])
-        graphs[shape].replay()
-    network.store()
-    torch.cuda.synchronize()
-    return _on_host(losses)
+    def run(self, laid: PackedSteps, order: Any, hypers: Any) -> Losses:
+        """One training from the network's weights, over batches `order` (S, b) of the job's examples."""
+        import torch
+
+        shapes = laid.shapes()
+        first_of = {shape: at for at, shape in reversed(list(enumerate(shapes)))}
+        new = [shape for shape in shapes if shape not in self._graphs]
+
+        def prepare(shape: tuple[int, int]) -> None:
+            self._buffers.fill(laid.batch(first_of[shape]))
+            self._rows.copy_(order[first_of[shape]])
+
+        with _put_back(self._heads, self._optimiser):
+            self._graphs |= _captured(self._step, new, prepare)
+        self._network.load()  # the steps above have moved the weights
+        positions = torch.arange(len(shapes), device=order.device)
+        for at, shape in enumerate(tracked(shapes, "training", "step")):
+            self._cursor.copy_(positions[at : at + 1])
+            self._buffers.fill(laid.batch(at))
+            self._rows.copy_(order[at])
+            self._hyper.copy_(hypers[at])
+            self._graphs[shape].replay()
+        self._network.store()
+        torch.cuda.synchronize()
+        return _on_host(self._losses[: len(shapes)])
 
 
 def _captured(

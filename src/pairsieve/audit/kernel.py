@@ -1,0 +1,23 @@
+"""Compiled loop over the pieces of a ranking; imported when first needed, as numba loads slowly."""
+
+from __future__ import annotations
+
+import numba
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator,unused-ignore]
+def average_precisions(unlabelled, owner, spread, points, before, width, logs, out):  # type: ignore[no-untyped-def]
+    """out (r,) = AP of each row of unlabelled matches by stratum (r, k), spread over the pieces (g,); nan
+    without a match. The formulas: `Layout.average_precision`. logs (g,) = log(1 + width / (before + ½)).
+    """
+    for row in range(len(out)):
+        ahead, total = 0.0, 0.0
+        for piece in range(len(owner)):
+            hidden = unlabelled[row, owner[piece]] * spread[piece]
+            first, pairs = before[piece] + 0.5, width[piece]
+            slope = min(hidden / pairs, 1.0)
+            mean = slope + (ahead + min(hidden, 0.5) - slope * first) / pairs * logs[piece]
+            total += hidden * min(max(mean, 0.0), 1.0)
+            ahead += hidden + points[piece]
+            total += points[piece] * min(ahead / (before[piece] + pairs), 1.0)
+        out[row] = total / ahead if ahead > 0.0 else float("nan")
