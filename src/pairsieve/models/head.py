@@ -21,6 +21,10 @@ SMALLEST_WEIGHT = 1e-6
 # gets a Gaussian prior with this variance: the loss grows by w² / (2 · variance · n).
 PRIOR_VARIANCE = 100.0
 
+# Twice the loss that a Newton step can gain, below which it is the last: it squares what error is left.
+# Rounding keeps the gradient itself from falling below any fixed size.
+CONVERGED = 1e-12
+
 
 def fit_head(cosines: NDArray[np.floating], labels: NDArray[np.bool_]) -> tuple[float, float]:
     """The weight and bias that minimise the mean cross-entropy of `σ(w·cos + b)`.
@@ -81,7 +85,7 @@ def _newton(z: NDArray[np.float64], labels: NDArray[np.float64], ridge: float) -
             break
         weight, bias = weight - size * float(step[0]), bias - size * float(step[1])
         value = tried
-        if float(np.abs(gradient).max()) < 1e-12:
+        if float(gradient @ step) < CONVERGED:
             break
     return weight, bias
 
