@@ -3,8 +3,7 @@
     from pairsieve.testing import check_strategy
     check_strategy(my_strategy)
 
-The kits for ledgers and label sources stand beside them: `pairsieve.ledger.check_ledger` and
-`pairsieve.sources.check_label_source`.
+The kit for label sources stands beside them: `pairsieve.sources.check_label_source`.
 """
 
 from __future__ import annotations

@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 
 import pairsieve.ledger.store as store_module
 from examples import examples
+from ledger_contract import check_ledger
 from pairsieve.contracts import Answer
 from pairsieve.errors import LedgerError, MissingExtra
-from pairsieve.ledger import Ledger, check_ledger, open_ledger
+from pairsieve.ledger import Ledger, open_ledger
 from pairsieve.ledger.schema import VERSION, create_schema
 from pairsieve.pairs import Ids, pair_ids
 

@@ -44,8 +44,23 @@ def read_sealed(path: Path) -> dict[str, Any] | None:
     return None
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    return load_json(path)
+class SealedFile:
+    """A sealed file that another process writes; read again when it changes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.stamp: tuple[int, int] | None = None  # when it was written, and its size
+        self._row: dict[str, Any] = {}
+
+    def row(self) -> dict[str, Any]:
+        """The row as it is now; empty where there is none."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return {}
+        if self.stamp != (found.st_mtime_ns, found.st_size):
+            self.stamp, self._row = (found.st_mtime_ns, found.st_size), read_sealed(self.path) or {}
+        return self._row
 
 
 def round_line(row: dict[str, Any]) -> str:

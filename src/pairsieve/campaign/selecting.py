@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.artifacts import array_digest, save_array
-from pairsieve.campaign.figures import read_json
 from pairsieve.campaign.training import Labels, Trainer, correction_strengths
 from pairsieve.contracts import Selection, generator_for
 from pairsieve.errors import InputError, SettingsError
+from pairsieve.files import load_json
 from pairsieve.pairs import Ids, PairSpace, ScoredPairs, is_member
 from pairsieve.reranker.features import normalised
 from pairsieve.scorer import Scorer
@@ -68,7 +68,7 @@ def selection_folder(
 
 def selection_info(folder: Path) -> dict[str, Any]:
     """How the pairs in a selection's folder were chosen."""
-    return read_json(folder / "selection.json")
+    return load_json(folder / "selection.json")
 
 
 def _select(

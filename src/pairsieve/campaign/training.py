@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.artifacts import ArtifactStore, array_digest, key_digest, labels_digest, load_array, save_array
-from pairsieve.campaign.figures import read_json
 from pairsieve.campaign.scoring import SplitScorer
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
-from pairsieve.files import atomic_folder
+from pairsieve.files import atomic_folder, load_json
 from pairsieve.measure.curve import curve_from_scores
 from pairsieve.models import CrossEncoder, CrossMatcher, Learner, Matcher, TrainingSettings
 from pairsieve.models.full import rate_for
@@ -105,7 +104,7 @@ class Trainer:
         if not labels.round:
             return self.learner.pretrained()
         folder = self.store.get("model", self._model_parts(labels), lambda place: self._fit(place, labels))
-        self.scores.watch.note("train", read_json(folder / "seconds.json")["train"])
+        self.scores.watch.note("train", load_json(folder / "seconds.json")["train"])
         return self.learner.load(folder)
 
     def _model_parts(self, labels: Labels) -> dict[str, Any]:
@@ -146,7 +145,7 @@ class Trainer:
             return scorer
         key = {"model": model, **self.scored_by}
         folder = self.store.get("head", key, lambda place: self._calibrate(place, scorer, labels))
-        head = read_json(folder / "head.json")
+        head = load_json(folder / "head.json")
         return Scorer(matcher, corrections, float(head["weight"]), float(head["bias"]))
 
     @property

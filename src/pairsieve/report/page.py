@@ -6,6 +6,7 @@ Every word that comes from a user (texts, keys, names, paths) passes through `_t
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from importlib import resources
@@ -15,7 +16,7 @@ from typing import Any
 from pairsieve.files import write_bytes, write_errors
 from pairsieve.measure.figures import digits
 from pairsieve.report.facts import Facts, Measured, Missing, ShownPair
-from pairsieve.report.listed import section
+from pairsieve.report.listed import DoubtfulPair
 from pairsieve.report.pictures import Picture, pictures
 from pairsieve.settings import SEALED
 from pairsieve.visible import visible
@@ -23,6 +24,7 @@ from pairsieve.visible import visible
 PAGE = "index.html"
 PICTURES = ("learning-curve", "matches-per-round", "precision-recall", "scores", "seconds")
 LONGEST = 700  # characters of a text that are shown
+LONGEST_DOUBTFUL = 400  # of a pair in doubt, likewise
 
 
 def write_report(facts: Facts, out: Path) -> list[Path]:
@@ -45,7 +47,7 @@ def page(facts: Facts, drawn: Sequence[Picture]) -> str:
     """The whole page."""
     style = resources.files("pairsieve.report").joinpath("style.css").read_text(encoding="utf-8")
     top = (_head(facts), _tiles(facts), _missing(facts.missing), _figures(drawn, _balanced(facts)))
-    middle = (_audits(facts), _reliability(facts), section(facts.listed, facts.name))
+    middle = (_audits(facts), _reliability(facts), _listed(facts))
     sections = (*top, *middle, _mistakes(facts), _people(facts), _origin(facts))
     body = "\n".join(filter(None, sections))
     name = _text(facts.name)
@@ -228,16 +230,50 @@ def _pairs(pairs: Sequence[ShownPair]) -> str:
     for pair in pairs:
         rank = f", rank {pair.rank:,}" if pair.rank is not None else ""
         chance = f", probability {pair.probability:.3f}" if pair.probability is not None else ""
-        texts = "".join(
-            f'<div><p class="key"><bdi>{_text(key, 120)}</bdi></p>'
-            f'<p dir="auto">{_text(text, LONGEST)}</p></div>'
-            for key, text in ((pair.left_key, pair.left_text), (pair.right_key, pair.right_text))
-        )
-        items.append(
-            f'<li class="pair"><div class="texts">{texts}</div><p class="muted">score {pair.score:.4f}'
-            f"{chance}{rank}</p></li>"
-        )
+        sides = (pair.left_key, pair.left_text), (pair.right_key, pair.right_text)
+        items.append(_pair(sides, LONGEST, f"score {pair.score:.4f}{chance}{rank}"))
     return f'<ol class="pairs">{"".join(items)}</ol>'
+
+
+def _pair(sides: Iterable[tuple[str, str]], longest: int, words: str) -> str:
+    """The key and text of both sides, and a line of escaped words below them."""
+    texts = "".join(
+        f'<div><p class="key"><bdi>{_text(key, 120)}</bdi></p><p dir="auto">{_text(text, longest)}</p></div>'
+        for key, text in sides
+    )
+    return f'<li class="pair"><div class="texts">{texts}</div><p class="muted">{words}</p></li>'
+
+
+def _listed(facts: Facts) -> str:
+    """The list and the groups, and the pairs most in doubt."""
+    found = facts.listed
+    if found is None:
+        return ""
+    words = f"With its defaults, <code>pairsieve match</code> lists {found.matches:,} pairs of "
+    words += _text(found.split)
+    if found.groups:
+        groups = f"{found.groups:,} groups, the largest of {max(found.sizes, default=0):,} texts"
+        words += f", and <code>pairsieve cluster</code> makes {groups}"
+    parts = [f"<p>{words}. The threshold is {found.threshold:.4f}.</p>"]
+    if found.sizes:
+        rows = [(f"{size:,}", f"{count:,}") for size, count in found.sizes.items()]
+        parts.append(_table(("Texts in a group", "Groups"), rows))
+    if found.doubtful:
+        kind = "probability" if found.calibrated else "model score"
+        items = "".join(_doubtful(pair, kind) for pair in found.doubtful)
+        review = f"<code>pairsieve label {_text(shlex.quote(facts.name))}</code>, page Review"
+        parts.append(f"<h3>Most in doubt</h3><p>More of them, to confirm or to correct: {review}.</p>")
+        parts.append(f'<ol class="pairs">{items}</ol>')
+    return f"<section><h2>The list</h2>{''.join(parts)}</section>"
+
+
+def _doubtful(pair: DoubtfulPair, kind: str) -> str:
+    """A pair in doubt, with the parts of its log-odds in one line."""
+    where = "in the list" if pair.listed else "left out"
+    steps = "; ".join(f"{_text(step.name, 40)} {step.log_odds:+.2f}" for step in pair.steps)
+    total = f"Log-odds {sum(step.log_odds for step in pair.steps):+.2f}: {steps}."
+    words = f"{where}, {kind} {pair.opinion:.3f}. {total}"
+    return _pair(zip(pair.keys, pair.texts), LONGEST_DOUBTFUL, words)
 
 
 def _people(facts: Facts) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pairsieve.campaign import Campaign
-from pairsieve.campaign.figures import read_sealed, write_sealed
+from pairsieve.campaign.figures import SealedFile, write_sealed
 from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.campaign.questions import unaskable_pairs
 from pairsieve.pairs import Scores
@@ -76,11 +76,8 @@ class Predictions:
     """The file above, read again when it changes."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = predictions_file(folder)
-        self._read: tuple[int, int] | None = None  # when it was written, and its size
-        self._by_pair: dict[int, float] = {}
-        self._unseen: list[tuple[int, float]] | None = None
-        self._calibrated = False
+        self._file = SealedFile(predictions_file(folder))
+        self._by_pair: tuple[dict[str, Any], dict[int, float]] = ({}, {})  # the row it was made of, first
 
     def of(self, pair: int) -> dict[str, float | None]:
         """What the page shows of the model's opinion that the pair matches."""
@@ -88,7 +85,7 @@ class Predictions:
 
     def shown(self, opinion: float | None) -> dict[str, float | None]:
         """An opinion as what it is: a probability where it is calibrated, else a model score from 0 to 1."""
-        calibrated = self._calibrated
+        calibrated = bool(self._file.row().get("calibrated"))
         return {
             "probability": opinion if calibrated else None,
             "model_score": None if calibrated else opinion,
@@ -96,22 +93,12 @@ class Predictions:
 
     def by_pair(self) -> dict[int, float]:
         """The model's opinion of every pair asked."""
-        self._look()
-        return self._by_pair
+        row = self._file.row()
+        if row is not self._by_pair[0]:
+            self._by_pair = (row, dict(zip(row.get("pairs", ()), row.get("opinion", ()))))
+        return self._by_pair[1]
 
     def unseen(self) -> list[tuple[int, float]] | None:
         """The surest matches that nobody was asked about; None where no model looked for them."""
-        self._look()
-        return self._unseen
-
-    def _look(self) -> None:
-        try:
-            found = self._file.stat()
-        except OSError:
-            return
-        if self._read != (found.st_mtime_ns, found.st_size):
-            self._read = (found.st_mtime_ns, found.st_size)
-            row = read_sealed(self._file) or {"pairs": [], "opinion": []}
-            self._by_pair = dict(zip(row["pairs"], row["opinion"]))
-            self._calibrated = bool(row.get("calibrated"))
-            self._unseen = [(int(pair), float(p)) for pair, p in row["unseen"]] if "unseen" in row else None
+        found = self._file.row().get("unseen")
+        return None if found is None else [(int(pair), float(opinion)) for pair, opinion in found]

@@ -7,7 +7,6 @@ asks for it, and writes one file; the answers shown beside it come from the ledg
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -18,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from pairsieve.campaign.figures import read_sealed, write_sealed
+from pairsieve.campaign.figures import SealedFile, write_sealed
 from pairsieve.errors import InputError, PairsieveError
 from pairsieve.tasks.joined import without_gaps
 from pairsieve.web.answer_cache import WORDS, AnswerCache
 from pairsieve.web.disagreements import votes_on
-from pairsieve.web.rounds import end_process
+from pairsieve.web.rounds import close_pipes, end_process, in_background
 from pairsieve.web.session import LabellingSession
 
 SHOWN = ("all", "listed", "left out", "open")
@@ -50,9 +49,7 @@ class Review:
 
     def __init__(self, session: LabellingSession, cache: Path | None = None) -> None:
         self._session, self._cache_folder = session, cache
-        self._file = review_file(session.campaign.folder)
-        self._read: tuple[int, int] | None = None
-        self._row: dict[str, Any] = {}
+        self._file = SealedFile(review_file(session.campaign.folder))
         self._process: subprocess.Popen[str] | None = None
         self._error = ""
         self._starting = threading.RLock()  # several requests at once ask how far it is
@@ -78,7 +75,7 @@ class Review:
             "own": self._session.place.own,
             "ready": bool(row),
             "busy": busy,
-            "made": "-".join(map(str, self._read or ())),  # changes with the list
+            "made": "-".join(map(str, self._file.stamp or ())),  # changes with the list
             "error": self._error,
             "round": row.get("round", 0),
             "matches": row.get("matches", 0),
@@ -106,22 +103,14 @@ class Review:
         return False
 
     def _list(self) -> dict[str, Any]:
-        try:
-            found = self._file.stat()
-        except OSError:
-            return {}
-        if self._read != (found.st_mtime_ns, found.st_size):
-            row = read_sealed(self._file) or {}
-            fits = row.get("task") == self._session.campaign.task.fingerprint
-            self._row, self._read = (row if fits else {}), (found.st_mtime_ns, found.st_size)
-        return self._row
+        row = self._file.row()
+        return row if row.get("task") == self._session.campaign.task.fingerprint else {}
 
     def stop(self) -> None:
         """End the process that makes the list, if one is at work."""
         process = self._process
         end_process(process)
-        if process is not None and process.stdout is not None:
-            process.stdout.close()
+        close_pipes(process)
 
     # ── views ───────────────────────────────────────────────────────────────────────────────────
 
@@ -302,20 +291,15 @@ def write_review(folder: Path, cache: Path | None = None) -> None:
 
 def main(folder: Path, cache: Path | None = None) -> None:
     """The process: make the list and write it; the last line on stdout is JSON with an error, or empty."""
-    speak = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever a library prints goes to the terminal, not into our line
-    if hasattr(os, "nice"):
-        os.nice(5)  # an answer on the page comes first
-    told: dict[str, Any] = {}
+    tell = in_background()
     try:
         write_review(folder, cache)
+        tell()
     except PairsieveError as error:
-        told = {"error": str(error)}
+        tell(error=str(error))
     except Exception as error:
-        told = {"error": f"{type(error).__name__}: {error}"}
+        tell(error=f"{type(error).__name__}: {error}")
         raise
-    finally:
-        print(json.dumps(told), file=speak, flush=True)
 
 
 if __name__ == "__main__":

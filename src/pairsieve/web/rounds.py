@@ -67,7 +67,7 @@ class Rounds:
         end_process(process)
         if self._thread.is_alive():
             self._thread.join(timeout=5)
-        _close(process)
+        close_pipes(process)
 
     def poke(self) -> None:
         """Look now, not at the next tick."""
@@ -124,7 +124,7 @@ class Rounds:
     def _go_on(self) -> None:
         process = self._process
         if process is None or process.poll() is not None:
-            _close(process)
+            close_pipes(process)
             process = self._spawn()
         assert process.stdin is not None and process.stdout is not None
         try:
@@ -171,7 +171,7 @@ def end_process(process: subprocess.Popen[str] | None) -> None:
         process.wait()
 
 
-def _close(process: subprocess.Popen[str] | None) -> None:
+def close_pipes(process: subprocess.Popen[str] | None) -> None:
     """Close our ends of the lines to a process that has ended."""
     for pipe in (process.stdin, process.stdout) if process is not None else ():
         try:
@@ -181,16 +181,18 @@ def _close(process: subprocess.Popen[str] | None) -> None:
             pass  # a last word that nobody can hear any more
 
 
-def main(folder: Path, cache: Path | None = None) -> None:
-    """The process: for each line on stdin, run the campaign until people owe answers or it is finished."""
+def in_background() -> Callable[..., None]:
+    """Make this process one behind the page; returns what writes a line of JSON to it, from keywords."""
     speak = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a library prints goes to the terminal, not into our lines
     if hasattr(os, "nice"):
         os.nice(5)  # an answer on the page comes first
+    return lambda **words: print(json.dumps(words), file=speak, flush=True)
 
-    def tell(**words: Any) -> None:
-        print(json.dumps(words), file=speak, flush=True)
 
+def main(folder: Path, cache: Path | None = None) -> None:
+    """The process: for each line on stdin, run the campaign until people owe answers or it is finished."""
+    tell = in_background()
     for _ in sys.stdin:
         try:
             campaign = Campaign(folder, cache)

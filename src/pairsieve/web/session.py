@@ -269,12 +269,9 @@ class LabellingSession:
     def skip(self, who: str, pair: int) -> dict[str, Any]:
         """Put a pair at the back of this person's queue, and let others have it."""
         with self._person(who) as who:
+            self._drop(who, pair)
             if pair in self._cache.wanting:
-                skipped = self._skipped.setdefault(who, {})
-                skipped.pop(pair, None)
-                skipped[pair] = None
-            self._held.get(who, {}).pop(pair, None)
-            self._leases.get(pair, set()).discard(who)
+                self._skipped.setdefault(who, {})[pair] = None
             return self._state(who)
 
     def _drop(self, who: str, pair: int) -> None:

@@ -1,4 +1,4 @@
-"""The conformance kit of a ledger: what it promises, checked on any database."""
+"""What a ledger promises, checked on every database it can be kept in."""
 
 from __future__ import annotations
 
