@@ -245,4 +245,7 @@ def report_in_words(report: dict[str, Any]) -> list[str]:
     hidden = ", ".join(report.get("columns_left_out", []))
     if hidden:
         lines.append(f"Left out of the text, because it gives the matches away: {hidden}.")
+    unread = ", ".join(report.get("columns_without_texts", []))
+    if unread:
+        lines.append(f"Left out, because it holds lists, objects or bytes: {unread}.")
     return lines
