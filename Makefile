@@ -40,6 +40,7 @@ docs: install          ## docs/cli.md and docs/settings.md from the code, the ot
 	$(BIN)/python -m experiments.bench.performance
 	$(BIN)/python -m experiments.bench.promises_page
 	$(BIN)/python -m experiments.bench.strangers --page
+	$(BIN)/python -m experiments.bench.fields --page
 
 clean:
 	rm -rf $(VENV) demo-out .pytest_cache .mypy_cache .ruff_cache

@@ -99,7 +99,7 @@ def test_two_tables_with_their_own_options(
     assert run(monkeypatch, "tables", "--from", table, *words, "--out", out) == 0
     split = load_task(out).splits["all"]
     assert split.space.shape == (8, 1)
-    assert split.right.texts == ("y-x",)
+    assert split.right.texts == ("y-x ␞ y | x",)  # as it is read, and the values that are compared
     assert (len(split.positives), len(split.stated_negatives), split.has_truth) == (1, 1, False)
     assert "8 × 1" in capsys.readouterr().out
 

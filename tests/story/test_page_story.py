@@ -174,6 +174,13 @@ def test_two_people_disagree_and_settle_it(
             [["Big ", False], ["red", True], [" car", False]],
             [["big  ", False], ["blue-ish", True], [" car", False], ["!", True]],
         ]
+        lists = ["http://a.org/b, http://c.org/d", "http://x.net/y, http://z.net/w"]
+        found = bob.page.evaluate(
+            "texts => import('/static/diff.js').then(diff => diff.difference(...texts))", lists
+        )
+        assert found == [[[text, False]] for text in lists], (
+            "commas and slashes in common are nothing in common"
+        )
         assert int(disputed) in Campaign(folder).ledger.open_questions(1), "a tie keeps the round open"
         bob.page.click("#dispute-list button.match")
         bob.sees("#waiting-words", "All rounds are done.")  # a slip of the hand: the round went on

@@ -8,9 +8,10 @@ import pytest
 from pairsieve.pairs import AllPairs, CrossPairs
 from pairsieve.reranker.features import TextReader, count_pieces, describe, feature_count
 from pairsieve.reranker.fields import NO_FIELDS, UNKNOWN, Layout, compare_dense, find_layout
-from pairsieve.tasks import Collection
+from pairsieve.tasks import Collection, tables_task
 from pairsieve.tasks.fields import make_fields
-from pairsieve.tasks.joined import BESIDE, joined, joined_rows, read_part, taken_apart, without_gaps
+from pairsieve.tasks.joined import BESIDE, joined, joined_rows, read_part, rendered, taken_apart, without_gaps
+from pairsieve.web.records import find_columns
 
 TABLE = {
     "name": ["Jane Doe", "J. Doe", "Ann Lee", "Bo Li"] * 2,
@@ -44,6 +45,25 @@ def test_values_beside_the_text_are_compared_and_not_read():
     assert without_gaps(text) == "Ann Lee"
     assert joined(["", ""], ["red"]) == ""
     assert joined([f"a{BESIDE}b"], ["c"]).count(BESIDE.strip()) == 1
+
+
+def test_a_text_by_a_template_keeps_its_values_behind_it():
+    text = rendered("Ann Lee, born ; Graz", ["Ann Lee", "", "Graz | Steiermark"])
+    assert read_part(text) == without_gaps(text) == "Ann Lee, born ; Graz"
+    assert taken_apart(text) == taken_apart(text.strip()) == ["Ann Lee", "", "Graz / Steiermark"]
+    assert rendered("only Ann", ["Ann"]) == "only Ann"  # the text says it all
+    assert taken_apart(rendered("a ␞ b", ["a ␞ b", "c"])) == ["a   b", "c"]
+
+
+def test_records_by_a_template_are_compared_field_by_field_like_joined_ones():
+    """The template changes what is read, not what is compared; {name} stands twice and is one field."""
+    plain = tables_task(TABLE, text=["name", "born", "price"]).splits["all"]
+    made = tables_task(TABLE, template="{name}: {born}; {price} {name}").splits["all"]
+    assert read_part(made.left.texts[2]) == "Ann Lee: ;  Ann Lee"
+    layout = find_layout(made.left, made.left)
+    assert layout == find_layout(plain.left, plain.left) != NO_FIELDS
+    assert [taken_apart(text) for text in made.left.texts] == [taken_apart(text) for text in plain.left.texts]
+    assert find_columns(made.left, made.left).names == ("name", "born", "price")
 
 
 def test_a_rare_category_in_common_weighs_more_than_a_common_one():

@@ -172,6 +172,11 @@ def test_coordinates_need_each_other_and_may_hold_a_slip() -> None:
     assert kinds_in_words(found.kinds) == "lat + lon place"
 
 
+def test_a_wide_table_is_told_in_few_words() -> None:
+    words = kinds_in_words({f"c{at}": "name" for at in range(2_000)})
+    assert words.startswith("c0 name, c1 name,") and words.endswith("c39 name and 1,960 more")
+
+
 def test_numbers_and_days_as_people_write_them() -> None:
     written = {"1,234.5": 1234.5, "12,5": 12.5, "€ 3": 3, "-2": -2, "1e3": 1000, "3.": 3, "50%": 50}
     assert {text: as_number(text) for text in written} == written
@@ -179,6 +184,7 @@ def test_numbers_and_days_as_people_write_them() -> None:
     assert np.isnan(column_numbers([None, "x"])).all()
     day = column_days(["1970-01-02", "2.1.1970", "Jan 2, 1970", "19700102", "1970-01-02T10:00:00Z"])
     assert day.tolist() == [1, 1, 1, 1, 1]
+    assert column_days(["1970-02", "1971"]).tolist() == [31, 365], "the first day of a month or year"
     assert column_days(["13/1/1970", "2/1/1970"])[1] == 1, "13 can be no month: the day comes first"
     assert column_days(["1/13/1970", "1/2/1970"])[1] == 1
     assert np.isnan(column_days(["30 Feb 1990", "soon", None])).all()

@@ -10,6 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -205,6 +206,34 @@ def test_a_frame_s_index_is_its_key() -> None:
     assert texts_task(pa.array(["x", "y"])).splits["all"].left.keys == ("0", "1")
 
 
+def test_an_index_left_by_filtering_is_no_key_where_pairs_name_the_id_column() -> None:
+    frame = pd.DataFrame({"id": [1, 2, 3, 4], "name": ["ann", "bo", "cy", "di"]}).iloc[[1, 2, 3]]
+    by_id = tables_task(frame, matches=[(2, 4)], split="none").splits["all"]
+    assert (by_id.left.keys, by_id.positives.tolist()) == (("2", "3", "4"), [2])
+    first = frame.assign(id=[7, 8, 9])
+    assert tables_task(first, matches=[(1, 3)], split="none").splits["all"].left.keys == ("1", "2", "3")
+    with pytest.raises(InputError, match=r"index or its column 'id'.*`key='id'`"):
+        tables_task(frame, matches=[(2, 3)], split="none")
+
+
+@pytest.mark.parametrize("cell", [["a"], {"a": 1}, {1}, b"x", np.zeros(2), object()])
+def test_a_column_without_texts_is_left_out_and_named(cell: Any) -> None:
+    """Where it is asked for by name it is refused: an address in memory or "[0. 0.]" is no text."""
+    rows = [{"id": key, "name": name, "odd": cell} for key, name in ((1, "Ann"), (2, "Bo"))]
+    task = tables_task(rows, key="id")
+    assert task.splits["all"].left.texts == ("Ann", "Bo")
+    assert task.report["columns_without_texts"] == ["odd"]
+    with pytest.raises(InputError, match=rf"holds a {type(cell).__name__}, not a text"):
+        tables_task(rows, key="id", text=["name", "odd"])
+
+
+def test_every_kind_of_missing_is_missing() -> None:
+    gone = [None, float("nan"), np.float32("nan"), np.datetime64("NaT"), pd.NA, pd.NaT, ""]
+    rows = [{"name": f"n{at}", "more": each} for at, each in enumerate(gone)] + [{"name": "n", "more": "x"}]
+    fields = tables_task(rows).splits["all"].left.fields
+    assert fields is not None and fields.column("more") == [None] * len(gone) + ["x"]
+
+
 PAIRS = [("a", "b"), ("c", "d")]
 
 
@@ -341,6 +370,22 @@ def test_a_trailing_separator_and_no_header(tmp_path: Path) -> None:
     path.write_text("1|Ann\n2|Bo\n")
     task = tables_task(path, header=False, key="column 1", text=["column 2"], delimiter="|")
     assert task.splits["all"].left.keys == ("1", "2")
+    pair = tmp_path / "pair.csv"
+    pair.write_text("1,2\n")  # one pair and no header
+    assert tables_task(PEOPLE_BY_NUMBER, key="id", matches=pair, split="none").splits["all"].ratio == 1
+    pair.write_text("id1,id2\n")
+    with pytest.raises(InputError, match="columns but no pairs"):
+        tables_task(PEOPLE_BY_NUMBER, key="id", matches=pair, split="none")
+
+
+def test_the_separator_is_looked_for_outside_quotes(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('id;"name, first, last";price\n1;Ann;1,5\n2;Bo;2,25\n')
+    left = tables_task(path, key="id").splits["all"].left
+    assert (left.texts, left.kinds["price"]) == (("Ann | 1,5", "Bo | 2,25"), "number")
+
+
+PEOPLE_BY_NUMBER = [{"id": 1, "name": "Ann"}, {"id": 2, "name": "Anne"}]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,11 @@ _OUT = Option(..., "--out", help="The task folder to write; an older task there 
 _SEED = Option(0, "--seed", min=0, help="Seed of the splits.")
 _NAME = Option(None, "--name", help="Name of the task in reports.")
 _KIND = Option(
-    [], "--kind", metavar="COLUMN=KIND", help="Kind of a field that was guessed wrongly; repeatable."
+    [],
+    "--kind",
+    metavar="COLUMN=KIND",
+    help="Kind of a field that was guessed wrongly: text, name, number, date, latitude, longitude, code, "
+    "category or ignore; repeatable.",
 )
 
 
@@ -98,8 +102,8 @@ def tables(
     out: Path = _OUT,
     right: str | None = Option(None, help="A second table, to be matched with the first."),
     text: list[str] = Option([], help="Column with the text; repeat for several; or all. [text, or all]"),
-    template: str | None = Option(None, help='The text, as "{title} by {author}".'),
-    key: str | None = Option(None, help="Column with the key. [the row number, from 0]"),
+    template: str | None = Option(None, help='The text that the encoder reads, as "{title} by {author}".'),
+    key: str | None = Option(None, help="Column with the key. [id, if pairs name it; or the row from 0]"),
     kinds: list[str] = _KIND,
     source: str | None = Option(
         None, help="Column that names the source of a row; pairs within a source are no pairs."
@@ -134,9 +138,10 @@ def tables(
     name: str | None = _NAME,
     as_json: bool = FIGURES_JSON,
 ) -> None:
-    """Your own table, or two.
+    """Your own table, to find its duplicates, or two, to match them.
 
-    One: find its duplicates. Two: match them. With whatever you know of their pairs.
+    Columns are kept as fields and compared by their kinds. Known matches or labelled pairs, if there are any,
+    come by --matches or --labels.
     """
     options = locals()
     from pairsieve.tasks import tables_task
@@ -245,4 +250,7 @@ def report_in_words(report: dict[str, Any]) -> list[str]:
     hidden = ", ".join(report.get("columns_left_out", []))
     if hidden:
         lines.append(f"Left out of the text, because it gives the matches away: {hidden}.")
+    unread = ", ".join(report.get("columns_without_texts", []))
+    if unread:
+        lines.append(f"Left out, because it holds lists, objects or bytes: {unread}.")
     return lines

@@ -52,7 +52,7 @@ def match(
     check_labels: int = Option(
         100, min=0, help="At most so many labels are asked to show the precision or recall."
     ),
-    confidence: float = Option(0.95, help="With which the list has it."),
+    confidence: float = Option(0.95, help="Confidence that the check must reach."),
     search: str = _SEARCH,
     distil: Path | None = Option(
         None, help="Train the encoder again on what the re-ranker is sure of; saved here if it ranks better."

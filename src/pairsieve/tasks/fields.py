@@ -38,6 +38,7 @@ KINDS = {
 }
 MOST_DEGREES = (90.0, 360.0)  # of a latitude and of a longitude
 MOST_CATEGORIES = 500  # distinct values of a category
+MOST_SHOWN = 40  # fields in words
 BITS_A_WORD = 1.0  # that a category must say to be read by an encoder
 SAMPLE = 5_000  # values of a column that its kind is guessed from
 _LATITUDE = re.compile(r"(.*[_ .-])?lat(itude)?([_ .-].*)?", re.IGNORECASE)
@@ -199,7 +200,7 @@ def place_columns(kinds: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def kinds_in_words(kinds: Mapping[str, str]) -> str:
-    """The fields for a person: "title text, year date, lat + lon place"."""
+    """The fields for a person: "title text, year date, lat + lon place"; the first `MOST_SHOWN` of them."""
     places = dict(place_columns(kinds))
     words = []
     for name, kind in kinds.items():
@@ -207,7 +208,8 @@ def kinds_in_words(kinds: Mapping[str, str]) -> str:
             words.append(f"{name} + {places[name]} place")
         elif kind != "longitude":
             words.append(f"{name} {kind}")
-    return ", ".join(words)
+    more = f" and {len(words) - MOST_SHOWN:,} more" if len(words) > MOST_SHOWN else ""
+    return ", ".join(words[:MOST_SHOWN]) + more
 
 
 def says_enough(texts: Texts) -> bool:

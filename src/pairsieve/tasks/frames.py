@@ -11,6 +11,7 @@ from typing import Any
 from pairsieve.errors import InputError
 from pairsieve.tasks.reading import Table
 
+UNNAMED_INDEX = "index"  # the column that such an index of a frame becomes
 Columns = Mapping[str, Sequence[Any]]
 SHAPES = (
     "a pandas or polars DataFrame, an Arrow table, a Hugging Face Dataset, a list of dictionaries, a "
@@ -108,7 +109,7 @@ def _pandas_columns(source: Any, name: str) -> tuple[Columns, str | None]:
     counted = index.name is None and index.tolist() == list(range(len(index)))
     if counted or index.nlevels > 1 or not index.is_unique:
         return columns, None
-    key = str(index.name or "index")
+    key = str(index.name or UNNAMED_INDEX)
     return {key: _pandas_cells(index.to_series()), **columns}, key
 
 

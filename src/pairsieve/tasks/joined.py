@@ -2,7 +2,8 @@
 
 A missing value leaves its place empty, so that the second value of every text is of the second column. What
 reads a text as words (an encoder, n-grams) reads it without the gaps, and without the values behind `BESIDE`:
-these are compared field by field and say too little for their length to be read.
+these are compared field by field and say too little for their length to be read. A text by a template has its
+values behind `RENDERED`: what stands before is read, what stands behind is compared.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 BETWEEN = " | "  # stands between the values
 BESIDE = " ␟ "  # stands before the values that are compared only; U+241F, which no text has
+RENDERED = " ␞ "  # stands between a text by a template and the values it was made of; U+241E
 
 
 def joined(values: Iterable[str], beside: Iterable[str] = ()) -> str:
@@ -29,17 +31,31 @@ def joined_rows(columns: Sequence[Sequence[str]], beside: Sequence[Sequence[str]
     return [joined(row, other) for row, other in zip(zip(*columns), others)]
 
 
+def rendered(text: str, values: Sequence[str]) -> str:
+    """A text by a template with the values it was made of, where there are several; "" where it is empty."""
+    plain = _unmarked(text)
+    return f"{plain}{RENDERED}{joined(values)}" if len(values) > 1 and plain.strip() else plain
+
+
 def _plain(value: str) -> str:
-    return value.strip().replace(BETWEEN, " / ").replace(BESIDE.strip(), " ").strip("|").strip()
+    return _unmarked(value.strip().replace(BETWEEN, " / ")).strip("|").strip()
+
+
+def _unmarked(text: str) -> str:
+    return text.replace(BESIDE.strip(), " ").replace(RENDERED.strip(), " ")
 
 
 def taken_apart(text: str) -> list[str]:
     """The values of a joined text, "" where one is missing; a plain text is one value."""
+    if RENDERED in text:
+        text = text.partition(RENDERED)[2]
     return [value.strip() for value in f" {text} ".replace(BESIDE, BETWEEN, 1).split(BETWEEN)]
 
 
 def read_part(text: str) -> str:
     """A joined text without the values that are compared only; any other text as it is."""
+    if RENDERED in text:
+        return text.partition(RENDERED)[0]
     return f"{text} ".partition(BESIDE)[0] if BESIDE.strip() in text else text
 
 

@@ -79,6 +79,8 @@ def read_labelled_pairs(
     if {*table.names} >= _EVENTS:
         table = _last_word(table)
     table = with_first_row(table, left_keys, right_keys)
+    if len(table) == 0 and table.delimiter:
+        raise table.error("the file has columns but no pairs", remedy="Give at least one pair")
     columns = _columns(table, left_keys, right_keys, only_matches)
     other = ((), ()) if space.symmetric else (right_keys, left_keys)
     left = key_rows(table, columns[0], left_keys, owners[0], other[0])

@@ -96,4 +96,5 @@ def _opened(source: Any, name: str, ways: Ways, pairs: bool) -> Table:
         header=ways.header,
         sheet=ways.sheet,
         lenient=pairs,
+        pairs=pairs,
     )

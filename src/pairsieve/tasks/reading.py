@@ -26,6 +26,7 @@ from pairsieve.tasks.spreadsheets import SHEET_SUFFIXES, read_sheet
 
 DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "pipe"}
 _HALF = re.compile("[\ud800-\udfff]")
+_QUOTED = re.compile(r'"[^"]*"')
 _NOTE = re.compile(r"#\w+=[^\n]*\n")
 _BY_SUFFIX = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 LABEL_WORDS: dict[str, bool | None] = {  # as people write them
@@ -124,12 +125,14 @@ def read_table(
     header: bool | None = None,
     sheet: str | None = None,
     lenient: bool = False,
+    pairs: bool = False,
 ) -> Table:
     """Read a table. Where no delimiter is given, the header tells it.
 
     lenient: for files whose column names are known beforehand; the encoding is read from the bytes, where
     otherwise all but UTF-8 is an error. header: False where the first row is a record; columns are then
     called "column 1", "column 2", …; None refuses a first row that looks like one. sheet: of a spreadsheet.
+    pairs: a single row will do: it may be a pair.
     """
     file = unpack(Path(path))
     known = file.suffix in (*TABLE_SUFFIXES, *SHEET_SUFFIXES)
@@ -143,7 +146,7 @@ def read_table(
     table = parse_table(file, encoding, delimiter, quotes, lenient, sniff=True, header=header, sheet=sheet)
     if header is None and not lenient:
         _check_header(table)
-    if len(table) == 0:
+    if len(table) == 0 and not (pairs and table.delimiter):
         raise file.error("the table has columns but no rows", remedy="Give a table with at least one row")
     return table
 
@@ -287,7 +290,8 @@ def _read_delimited(
     first_line = text.lstrip("\r\n").split("\n", 1)[0]
     mark = delimiter or _BY_SUFFIX.get(file.suffix)
     if delimiter is None and (sniff or mark is None):
-        counts = {candidate: first_line.count(candidate) for candidate in DELIMITERS}
+        bare = _QUOTED.sub("", first_line)
+        counts = {candidate: bare.count(candidate) for candidate in DELIMITERS}
         best = max(counts, key=lambda candidate: counts[candidate])
         mark = best if counts[best] else mark
     mark = mark or ","
@@ -473,10 +477,14 @@ def _as_text(cell: Any, table: Table, row: int, column: str) -> str:
         return str(cell).lower()
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
-    if isinstance(cell, (list, dict, bytes)):
-        what = f"the cell holds a {type(cell).__name__}, not a text"
+    kind: Any = type(cell)
+    nameless = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__  # an address in memory
+    many = isinstance(cell, (list, tuple, set, dict, bytes)) or bool(getattr(cell, "shape", None))
+    if many or nameless:
+        what = f"the cell holds a {kind.__name__}, not a text"
         raise table.error(what, row, column, remedy="Give a column of texts or numbers")
-    return str(cell)
+    text = str(cell)
+    return "" if text in ("nan", "NaT", "<NA>") else text  # of numpy and pandas
 
 
 def _delimiter_that_shows(column: str, table: Table) -> str:

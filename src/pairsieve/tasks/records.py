@@ -11,7 +11,7 @@ import numpy as np
 from pairsieve.errors import InputError
 from pairsieve.pairs import Rows
 from pairsieve.tasks.fields import Fields, check_kinds, check_places, guess_kinds, make_fields, says_enough
-from pairsieve.tasks.joined import BESIDE, BETWEEN, joined_rows
+from pairsieve.tasks.joined import BESIDE, BETWEEN, joined_rows, rendered
 from pairsieve.tasks.reading import Table
 from pairsieve.tasks.task import Collection
 
@@ -50,12 +50,17 @@ def joined_columns(table: Table, columns: TextColumns, option: str = "") -> list
 def from_template(table: Table, template: str, option: str = "`template`") -> list[str]:
     """Texts from a template such as "{title} by {author}"; `{{` and `}}` are braces.
 
-    A row whose named columns are all empty becomes "", whatever else the template says.
+    Behind each stand the values it was made of, to be compared field by field. A row whose named columns are
+    all empty becomes "", whatever else the template says.
     """
     literals, columns = parse_template(template, option)
     cells = [table.strings(column, option) for column in columns]
+    once = [columns.index(column) for column in dict.fromkeys(columns)]
     return [
-        literals[0] + "".join(value + after for value, after in zip(row, literals[1:]))
+        rendered(
+            literals[0] + "".join(value + after for value, after in zip(row, literals[1:])),
+            [row[place] for place in once],
+        )
         if any(value.strip() for value in row)
         else ""
         for row in zip(*cells)
@@ -71,13 +76,18 @@ def text_columns(
 ) -> TextColumns:
     """The columns of the text: those named, or with "all" every column but the key and those left out.
 
-    beside: those of "all" that are only compared, unless there is no other. A name that stands twice or has
-    braces names no column in a template, and is not among "all".
+    beside: those of "all" that are only compared, unless there is no other. A name with braces names no
+    column in a template, and is not among "all"; one that stands twice is an error.
     """
     if list(text) != ["all"] or "all" in table.names:
         return TextColumns(tuple(text))
-    once = [name for name in table.names if name and table.names.count(name) == 1 and not {*name} & {*"{}"}]
-    columns = tuple(name for name in once if name not in (key, *left_out))
+    if (
+        twice := next((name for name in table.names if name and table.names.count(name) > 1), None)
+    ) is not None:
+        remedy = "Rename them in the header, or name the columns of the text with `text`"
+        raise table.error(f"{table.names.count(twice)} columns are called {twice!r}", remedy=remedy)
+    plain = [name for name in table.names if name and not {*name} & {*"{}"}]
+    columns = tuple(name for name in plain if name not in (key, *left_out))
     if not columns:
         what = f"there is no column for the text besides {', '.join(table.names)}"
         raise table.error(what, remedy="Name the columns with `text`")

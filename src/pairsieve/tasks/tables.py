@@ -16,6 +16,7 @@ import numpy as np
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
 from pairsieve.pairs import AcrossPairs, AllPairs, CrossPairs, Ids, PairSpace
+from pairsieve.tasks.frames import UNNAMED_INDEX
 from pairsieve.tasks.labelled_pairs import LabelledPairs, names_keys, read_labelled_pairs
 from pairsieve.tasks.opening import Ways, described, is_place, open_pairs, open_table, stacked
 from pairsieve.tasks.reading import Table
@@ -122,7 +123,8 @@ def tables_task(
     ]
     values = shared_columns(tables)
     chosen = shared_kinds(values, [side.key for side in sides], kinds or {})
-    left_out = [name for name, kind in chosen.items() if kind == "ignore" or name == source]
+    unreadable = [name for name in dict.fromkeys(tables[0].names + tables[-1].names) if name not in values]
+    left_out = [name for name, kind in chosen.items() if kind == "ignore" or name == source] + unreadable
     across = None if within_sources else source
     beside = compared_only(values, chosen)
     columns = [
@@ -163,6 +165,8 @@ def tables_task(
     if has_truth or (labels is not None and shares != "none"):
         need_positives(splits, where, _remedy(space, joined))
     report: dict[str, Any] = {"texts": [len(collection) for collection in collections]}
+    if any(unreadable):
+        report["columns_without_texts"] = [name for name in unreadable if name]
     if has_truth:
         report["known_matches"] = len(stated[0].positives)
         report["matches_added_by_closure"] = all_closed - len(positives)
@@ -231,9 +235,13 @@ def _with_columns(side: Side, table: Table, pair_files: Sequence[Table]) -> Side
     The text is the column `text`, or, where there is none, all columns.
     """
     key = side.key or table.key
-    if key is None and (named := _id_column(table)) is not None:
+    counted = key == UNNAMED_INDEX and side.key is None  # numbers that a filtered or sorted frame has left
+    if (key is None or counted) and (named := _id_column(table)) is not None:
         keys = set(table.strings(named))
         if len(keys) == len(table) and any(names_keys(pairs, keys) for pairs in pair_files):
+            if counted and all(names_keys(pairs, {*table.strings(UNNAMED_INDEX)}) for pairs in pair_files):
+                what = f"the pairs may name the frame's index or its column {named!r}"
+                raise table.error(what, remedy=f"Pass `key={named!r}`, or `key='index'`")
             key = named
     text = side.text or (() if side.template else ("text",) if "text" in table.names else ("all",))
     return replace(side, key=key, text=text)

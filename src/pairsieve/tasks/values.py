@@ -21,7 +21,7 @@ _NUMBER = re.compile(
 _ISO = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?\s*\S{0,6})?")
 _COMPACT = re.compile(r"(1[5-9]\d{2}|20\d{2})(\d{2})(\d{2})")
 _PARTS = re.compile(r"(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{2})")
-_YEAR = re.compile(r"(?:c\.|ca\.|circa)?\s*(1[0-9]\d{2}|20\d{2})[a-z]?")
+_YEAR = re.compile(r"(?:c\.|ca\.|circa)?\s*(1[0-9]\d{2}|20\d{2})(?:-(0[1-9]|1[0-2])|[a-z])?")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _DAY_MONTH = re.compile(rf"(?:(\d{{1,2}})(?:st|nd|rd|th)?\.?[ -]+)?{_MONTH}[ ,-]+(\d{{4}})", re.IGNORECASE)
@@ -56,7 +56,7 @@ def column_numbers(texts: Texts) -> Floats:
 def column_days(texts: Texts) -> Floats:
     """(n,) the dates of a column in days since 1970; nan where a value is missing or no date.
 
-    Where day and month could be swapped, the column's other values decide; a year alone is its first day.
+    Where day and month could be swapped, the column's other values decide; a year or month is its first day.
     """
     day_first = day_first_in(texts)
     return np.array([np.nan if text is None else days_since(text, day_first) for text in texts])
@@ -75,7 +75,7 @@ def days_since(text: str, day_first: bool) -> float:
         year += 0 if year > 99 else (2000 if year < 50 else 1900)
         parts = (year, other, one) if day_first else (year, one, other)
     elif found := _YEAR.fullmatch(text):
-        parts = int(found[1]), 1, 1
+        parts = int(found[1]), int(found[2] or 1), 1
     elif found := _DAY_MONTH.fullmatch(text):
         parts = int(found[3]), 1 + _MONTHS.index(found[2].lower()), int(found[1] or 1)
     elif found := _MONTH_DAY.fullmatch(text):

@@ -1,12 +1,13 @@
 // Which words or letters of two texts differ? Their longest common subsequence, without regard to case.
 
 const MOST_CELLS = 400_000; // beyond this: words that the other text does not have at all
-const LEAST_COMMON = 0.2; // with less in common, marking everything would say nothing
+const LEAST_COMMON = 1 / 3; // of the words of the shorter; with less, marking everything would say nothing
 const SHORT = 60; // letters of a value that may be compared letter by letter
 
 const pieces = (text) => text.match(/\s+|[\p{L}\p{N}\p{M}]+|[^\s\p{L}\p{N}\p{M}]/gu) || [];
 const letters = (text) => text.match(/\P{M}\p{M}*|\p{M}+/gu) || []; // an accent stays with its letter
 const isWord = (piece) => !/^\s/.test(piece);
+const isRead = (piece) => /[\p{L}\p{N}]/u.test(piece); // commas and slashes are common to any two texts
 const words = (all) => all.filter(isWord).map((word) => word.toLowerCase());
 const whole = (left, right, differs) => [[[left, differs]], [[right, differs]]];
 
@@ -30,14 +31,14 @@ export function sameWords(left, right) {
 
 function byWords(left, right) {
   const [a, b] = [pieces(left), pieces(right)];
-  return compared(a, b, LEAST_COMMON * Math.min(words(a).length, words(b).length));
+  return compared(a, b, LEAST_COMMON * Math.min(...[a, b].map((all) => all.filter(isRead).length)));
 }
 
 /** What of two lists of pieces differs; null where fewer than `least` are common. */
 function compared(a, b, least) {
   const [x, y] = [words(a), words(b)];
   const [inLeft, inRight] = x.length * y.length <= MOST_CELLS ? common(x, y) : shared(x, y);
-  const kept = inLeft.filter(Boolean).length;
+  const kept = x.filter((word, at) => inLeft[at] && isRead(word)).length;
   if (kept < least) return null;
   return [runs(a, inLeft), runs(b, inRight)];
 }
