@@ -28,6 +28,7 @@ BENCHES = (
     "startup",
     "embedding_cpu",
     "precision",
+    "short_campaigns",
     "first_pair",
     "projection_round",
     "sklearn_ap",
