@@ -76,8 +76,8 @@ one core as fast as ONNX Runtime, but with two at work on texts of many lengths 
 (2026.4.1).
 
 `pairsieve init --precision bfloat16` has other embeddings, which have their own place in the cache: cosines
-differ by about 0.001. `--precision auto` tries a sample of the texts, from 5,000 texts on: bfloat16 is taken
-where it is 1.3 times as fast as float32 and no cosine of the sample is off by more than 0.01. What was taken
+differ by about 0.001. `--precision auto` takes it from 5,000 texts on, where the processor multiplies it by
+itself and no cosine of a sample of the texts is off by more than 0.01; no clock decides. What was taken
 stands in `campaign.toml` and is not decided again ([decision 16](decisions/0016-precision.md)).
 """
 

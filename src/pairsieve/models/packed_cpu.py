@@ -12,9 +12,9 @@ has is decided once, when it is created (`chosen_precision`), and stands in its 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PAYS_FROM = 5_000  # texts from which another precision is looked at; fewer take float32 some seconds
 SAMPLE = 128  # texts on which it is tried
-FASTER = 1.3  # times float32's speed, or it is not worth another embedding
+INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}  # of x86, x86 with tiles, Arm; emulated, it is slow
 FARTHEST_COSINE = 0.01  # from float32's, between any two texts of the sample; seen: 0.004
 
 _log = logging.getLogger("pairsieve")
@@ -132,32 +132,30 @@ def _rounded(tokens: int) -> int:
 
 
 def chosen_precision(encoder: Encoder, texts: Sequence[str]) -> str:
-    """ "bfloat16" where it pays and its cosines are those of float32 to within 0.01; else "float32".
+    """ "bfloat16" where the processor multiplies it and cosines are float32's to within 0.01; else "float32".
 
-    Both are tried on a sample of the texts, in processor time of one thread.
+    Cosines are compared on a sample of the texts. No clock decides, so one machine decides once.
     """
-    if len(texts) < PAYS_FROM or encoder.device != "cpu" or not can_pack(encoder.network):
+    if (
+        len(texts) < PAYS_FROM
+        or not has_bfloat16()
+        or encoder.device != "cpu"
+        or not can_pack(encoder.network)
+    ):
         return "float32"
     chosen = np.linspace(0, len(texts) - 1, SAMPLE).astype(np.int64)
     tokens = encoder._tokenised([texts[row] for row in chosen.tolist()], encoder.left_prefix)
     tokens = tokens.take(np.argsort(-tokens.lengths, kind="stable"))
-    from pairsieve.models.cpu import threads_each  # which imports this file
-
-    with threads_each(1):
-        seconds, rows = zip(*(_tried(encoder.network, name, tokens) for name in ("float32", "bfloat16")))
-    off = float(np.abs(rows[0] @ rows[0].T - rows[1] @ rows[1].T).max())
-    pays = seconds[0] >= FASTER * seconds[1] and off <= FARTHEST_COSINE
-    message = "Embedding in bfloat16: %.1f times float32's speed, cosines within %.4f on a sample; %s."
-    _log.info(message, seconds[0] / seconds[1], off, "taken" if pays else "not taken")
-    return "bfloat16" if pays else "float32"
+    exact, half = (PackedCpuNetwork(encoder.network, name).rows(tokens) for name in ("float32", "bfloat16"))
+    off = float(np.abs(exact @ exact.T - half @ half.T).max())
+    taken = off <= FARTHEST_COSINE
+    message = "Embedding in bfloat16: cosines within %.4f of float32's on a sample; %s."
+    _log.info(message, off, "taken" if taken else "not taken")
+    return "bfloat16" if taken else "float32"
 
 
-def _tried(network: Any, precision: str, tokens: Tokens) -> tuple[float, Embeddings]:
-    """Processor seconds of a pass, the best of three, and its rows."""
-    packed = PackedCpuNetwork(network, precision)
-    rows, best = packed.rows(tokens), np.inf
-    for _ in range(3):
-        start = time.thread_time()
-        packed.rows(tokens)
-        best = min(best, time.thread_time() - start)
-    return best, rows
+def has_bfloat16() -> bool:
+    """Whether the processor multiplies bfloat16 by itself, as Linux tells; elsewhere no."""
+    info = Path("/proc/cpuinfo")
+    words = info.read_text().split() if info.exists() else []
+    return not INSTRUCTIONS.isdisjoint(words)
