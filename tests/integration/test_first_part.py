@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pairsieve import find_matches
 from pairsieve.campaign import Campaign, selecting
 from pairsieve.campaign.scoring import SplitScorer
 from pairsieve.contracts import Answer
+from pairsieve.models.encoder import Encoder
 from pairsieve.pairs import is_member
 from pairsieve.web import LabellingSession
 from synthetic_task import begin, picture, synthetic_task
@@ -137,3 +140,23 @@ def test_the_page_shows_first_pairs_and_still_has_the_rest_chosen(
     session.look_again()
     assert session.step().name == "label"
     assert session.state("ann")["round"]["asked"] == 20
+
+
+def test_a_list_of_another_split_embeds_only_what_it_needs(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(tmp_path / "mine", synthetic_task(tmp_path / "task"), tiny_encoder, measure_splits=()).run()
+    embedded: list[str] = []
+    plain = Encoder.embed
+
+    def embed(encoder: Encoder, texts: Sequence[str], side: str = "left") -> Any:
+        embedded.extend(texts)
+        return plain(encoder, texts, side)
+
+    monkeypatch.setattr(Encoder, "embed", embed)
+    campaign = Campaign(tmp_path / "mine")
+    find_matches(campaign, split="train")
+    assert embedded == []  # what the rounds embedded is found again
+    find_matches(campaign, split="test")
+    needed = [campaign.task.splits[name].left.texts for name in ("dev", "test")]  # dev decides where it ends
+    assert sorted(embedded) == sorted(text for texts in needed for text in set(texts))
