@@ -75,7 +75,7 @@ PyTorch first, and no cosine may be off by more than 1e-5, so all share one cach
 one core as fast as ONNX Runtime, but with two at work on texts of many lengths its process crashed
 (2026.4.1).
 
-A new campaign takes bfloat16 (`--precision auto`, the default) from 5,000 texts on, where the processor
+A new campaign takes bfloat16 (`--precision auto`, the default) from 20,000 texts on, where the processor
 multiplies it by itself and no cosine of a sample of the texts is off by more than 0.01; not where the encoder
 is trained as a whole. No clock decides. Its embeddings are others, with their own place in the cache: cosines
 differ by about 0.001. `--precision float32` has the network's own. What was taken stands in

@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from pairsieve.models.encoder import Encoder
 
-PAYS_FROM = 5_000  # texts from which another precision is looked at; fewer take float32 some seconds
+PAYS_FROM = 20_000  # texts from which deciding (five seconds) is won back; float32 takes them half a minute
 SAMPLE = 128  # texts on which it is tried
 INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}  # of x86, x86 with tiles, Arm; emulated, it is slow
 FARTHEST_COSINE = 0.01  # from float32's, between any two texts of the sample; seen: 0.004
