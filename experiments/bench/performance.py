@@ -28,6 +28,7 @@ BENCHES = (
     "startup",
     "embedding_cpu",
     "precision",
+    "short_campaigns",
     "first_pair",
     "projection_round",
     "sklearn_ap",
@@ -74,10 +75,11 @@ PyTorch first, and no cosine may be off by more than 1e-5, so all share one cach
 one core as fast as ONNX Runtime, but with two at work on texts of many lengths its process crashed
 (2026.4.1).
 
-`pairsieve init --precision bfloat16` has other embeddings, which have their own place in the cache: cosines
-differ by about 0.001. `--precision auto` tries a sample of the texts, from 5,000 texts on: bfloat16 is taken
-where it is 1.3 times as fast as float32 and no cosine of the sample is off by more than 0.01. What was taken
-stands in `campaign.toml` and is not decided again ([decision 16](decisions/0016-precision.md)).
+A new campaign takes bfloat16 (`--precision auto`, the default) from 20,000 texts on, where the processor
+multiplies it by itself and no cosine of a sample of the texts is off by more than 0.01; not where the encoder
+is trained as a whole. No clock decides. Its embeddings are others, with their own place in the cache: cosines
+differ by about 0.001. `--precision float32` has the network's own. What was taken stands in
+`campaign.toml` and is not decided again ([decision 16](decisions/0016-precision.md)).
 """
 
 

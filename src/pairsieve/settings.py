@@ -174,7 +174,7 @@ class CampaignSettings:
     precision: str = _setting(
         "float32",
         "of the encoder's products; bfloat16: on the CPU, faster where the processor has it, cosines differ "
-        "by about 0.001; `auto` at creation tries it on a sample and writes here what it took",
+        "by about 0.001; by default (`auto`) what pays is taken at creation, and written here",
         _one_of("float32", "bfloat16"),
     )
     transitivity: bool = _setting(

@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import pairsieve as ps
 from pairsieve.campaign import Campaign
 from pairsieve.errors import InputError, SettingsError
-from pairsieve.models import CosineMatcher, cpu, encoder_named, load_matcher, packed_cpu
+from pairsieve.models import CosineMatcher, cpu, encoder_named, load_matcher, packed_cpu, precision
 from pairsieve.models.cpu import embed_on_cpu
 from pairsieve.models.encoder import Encoder
-from pairsieve.models.packed_cpu import PackedCpuNetwork, can_pack, chosen_precision
+from pairsieve.models.packed_cpu import PackedCpuNetwork, can_pack
+from pairsieve.models.precision import chosen_precision
 from pairsieve.settings import CAMPAIGN_FILE, load_settings
 from tiny import write_tiny
 
@@ -121,51 +123,71 @@ def test_bfloat16_is_named_by_the_fingerprint_kept_by_a_saved_matcher_and_left_b
     assert half.with_network(half.fresh_network()).precision == "float32"
 
 
-def trial(seconds: tuple[float, float], off: float) -> Any:
-    """A trial in which the two precisions take so long and differ by so much."""
-    rows = np.eye(4, 8, dtype=np.float32)
-    results = {"float32": (seconds[0], rows), "bfloat16": (seconds[1], rows + np.float32(off))}
-    return lambda network, precision, tokens: results[precision]
+def test_without_the_instruction_bfloat16_is_the_same_rounding_in_float32_products(
+    tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A campaign goes on on an older machine: its rows are nearer to bfloat16's than float32's are."""
+    encoder = packable(tiny_encoder)
+    tokens = encoder.tokens(some_texts(64))
+    tokens = tokens.take(np.argsort(-tokens.lengths, kind="stable"))
+    exact, rows = PackedCpuNetwork(encoder.network).rows(tokens), []
+    for has_it in (True, False):
+        monkeypatch.setattr(packed_cpu, "has_bfloat16", lambda has_it=has_it: has_it)
+        network = PackedCpuNetwork(encoder.network, "bfloat16")
+        assert network.product == (torch.bfloat16 if has_it else torch.float32)
+        rows.append(network.rows(tokens))
+    half, older = rows
+    assert np.abs(older - half).mean() < 0.5 * np.abs(exact - half).mean()
+    assert np.abs(older @ older.T - half @ half.T).max() < 0.01
 
 
 @pytest.mark.parametrize(
-    ("seconds", "off", "chosen"),
-    [((2.0, 1.0), 0.0, "bfloat16"), ((1.1, 1.0), 0.0, "float32"), ((2.0, 1.0), 0.05, "float32")],
+    ("has_it", "farthest", "chosen"),
+    [(True, 0.01, "bfloat16"), (False, 0.01, "float32"), (True, 0.0, "float32")],
 )
-def test_bfloat16_is_chosen_where_it_is_faster_and_the_cosines_are_the_same(
-    seconds: tuple[float, float], off: float, chosen: str, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+def test_bfloat16_is_chosen_where_the_processor_has_it_and_the_cosines_are_the_same(
+    has_it: bool, farthest: float, chosen: str, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encoder, texts = packable(tiny_encoder), some_texts(packed_cpu.PAYS_FROM)
-    monkeypatch.setattr(packed_cpu, "_tried", trial(seconds, off))
+    encoder, texts = packable(tiny_encoder), some_texts(precision.PAYS_FROM)
+    monkeypatch.setattr(precision, "has_bfloat16", lambda: has_it)
+    monkeypatch.setattr(precision, "FARTHEST_COSINE", farthest)
     assert chosen_precision(encoder, texts) == chosen
     assert chosen_precision(encoder, texts[1:]) == "float32"  # too few to be worth it
 
 
-def test_what_is_compared_are_the_rows_of_both_precisions(tiny_encoder: Path) -> None:
-    encoder = packable(tiny_encoder)
-    tokens = encoder.tokens(some_texts(40))
-    tokens = tokens.take(np.argsort(-tokens.lengths, kind="stable"))
-    for precision in ("float32", "bfloat16"):
-        seconds, rows = packed_cpu._tried(encoder.network, precision, tokens)
-        assert seconds > 0 and (rows == PackedCpuNetwork(encoder.network, precision).rows(tokens)).all()
+@pytest.mark.parametrize(
+    ("flags", "has_it"),
+    [
+        ("flags : fpu avx2 avx512_bf16 avx512_vnni", True),
+        ("Features : fp asimd bf16 i8mm", True),
+        ("flags : fpu avx2 avx512bw", False),
+    ],
+)
+def test_the_processor_says_what_it_has(
+    flags: str, has_it: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpuinfo").write_text(f"processor : 0\n{flags}\n")
+    monkeypatch.setattr(precision, "Path", lambda _: tmp_path / "cpuinfo")
+    assert precision.has_bfloat16() == has_it
 
 
 def test_what_auto_took_is_in_the_campaigns_file_and_stays(
     tiny_encoder: Path, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packable(tiny_encoder)
-    monkeypatch.setattr(packed_cpu, "PAYS_FROM", 10)
-    monkeypatch.setattr(packed_cpu, "_tried", trial((2.0, 1.0), 0.0))
+    monkeypatch.setattr(precision, "PAYS_FROM", 10)
+    monkeypatch.setattr(precision, "has_bfloat16", lambda: True)
     options: Any = {"labels": 20, "rounds": 2, "encoder": str(tiny_encoder), "device": "cpu"}
-    campaign = ps.create_campaign(tmp_path / "auto", task, precision="auto", **options)
+    campaign = ps.create_campaign(tmp_path / "auto", task, **options)
     assert load_settings(tmp_path / "auto" / CAMPAIGN_FILE).precision == "bfloat16"
-    monkeypatch.setattr(packed_cpu, "_tried", trial((1.0, 2.0), 0.0))  # another machine
+    monkeypatch.setattr(precision, "has_bfloat16", lambda: False)  # another machine
     campaign.run()
     again = Campaign(tmp_path / "auto")
     assert again.trainer.learner.encoder.precision == "bfloat16" and len(again.ledger.rounds()) == 2
     slow = ps.create_campaign(tmp_path / "slow", task, precision="auto", **options)
     assert slow.settings.precision == "float32"
-    other = ps.create_campaign(tmp_path / "plain", task, **options)
-    assert other.settings.precision == "float32"
+    for name, settings in {"paper": {"recipe": "paper"}, "full": {"learner": "full"}}.items():
+        trained = ps.create_campaign(tmp_path / name, task, **options, **settings)
+        assert trained.settings.precision == "float32"  # whole encoders are trained and embed in float32
     with pytest.raises(SettingsError, match=r"precision is 'bfloat'.*Did you mean 'bfloat16'"):
         ps.create_campaign(tmp_path / "wrong", task, precision="bfloat", **options)

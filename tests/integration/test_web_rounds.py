@@ -67,7 +67,8 @@ for n, _ in enumerate(sys.stdin):
     rounds.start()
     try:
         run_once(rounds)
-        assert rounds.report() == {"trains": True, "busy": False, "words": "run 0", "error": ""}
+        told = {"trains": True, "busy": False, "progress": "", "words": "run 0", "error": ""}
+        assert rounds.report() == told
         run_once(rounds)
         assert rounds.report()["error"] == "the disk is full"
         rounds.ready_now = True
@@ -77,6 +78,29 @@ for n, _ in enumerate(sys.stdin):
         rounds.retry()
         until(lambda: rounds.finished == 3)
         assert rounds.report()["error"] == "" and rounds.words == "run 2"
+    finally:
+        rounds.stop()
+
+
+def test_the_page_is_told_how_far_embedding_is_while_it_goes_on() -> None:
+    script = """
+import json, sys
+for _ in sys.stdin:
+    print(json.dumps({"progress": "embedding: 4,000 of 10,000 texts"}), flush=True)
+    sys.stdin.readline()  # a second line: the test has seen it
+    print(json.dumps({"stopped": "label"}), flush=True)
+"""
+    rounds = FakeRounds(script)
+    rounds.start()
+    try:
+        rounds.ready_now = True
+        rounds.poke()
+        until(lambda: rounds.report()["progress"] == "embedding: 4,000 of 10,000 texts")
+        assert rounds.report()["busy"] and rounds._process is not None and rounds._process.stdin is not None
+        rounds._process.stdin.write("seen\n")
+        rounds._process.stdin.flush()
+        until(lambda: rounds.finished == 1)
+        assert rounds.report()["progress"] == ""
     finally:
         rounds.stop()
 
@@ -178,6 +202,7 @@ def test_training_off_means_no_process(tmp_path: Path, tiny_encoder: Path) -> No
     assert training == {
         "trains": False,
         "busy": False,
+        "progress": "",
         "words": "",
         "error": "",
         "step": "train",

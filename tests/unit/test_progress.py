@@ -63,3 +63,20 @@ def test_nothing_is_shown_where_stderr_is_no_terminal(capsys: pytest.CaptureFixt
         bar.update(4)
         assert threading.active_count() == before
     assert capsys.readouterr() == ("", "")
+
+
+def test_what_a_bar_shows_is_told_in_words_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, told = [0.0], list[str]()
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    progress.listen(told.append)
+    try:
+        with progress.bar(10_000, "embedding", "text") as bar:
+            for seconds in (0.1, 0.4, 0.6, 0.7):  # not more often than twice a second
+                now[0] = seconds
+                bar.update(1_000)
+    finally:
+        progress.listen(None)
+    assert told == ["embedding: 3,000 of 10,000 texts", ""]
+    with progress.bar(1, "embedding", "text") as bar:
+        bar.update(1)
+    assert len(told) == 2  # nobody listens any more

@@ -38,8 +38,8 @@ TASK_FOLDER = "task"  # of a task that came from memory, in the campaign's folde
 def create_campaign(folder: Path, task: Task | Path, **settings: Any) -> Campaign:
     """A new campaign folder. Settings that cannot work (names, splits, budget) are refused here.
 
-    task: its folder; or a task in memory, which is saved in the campaign's folder. precision: "auto" is
-    decided here, by a sample of the texts, and stands in the campaign's file from then on.
+    task: its folder; or a task in memory, which is saved in the campaign's folder. precision: "auto",
+    as without one, is decided here, and what was taken stands in the campaign's file from then on.
     """
     from pairsieve.campaign.loop import Campaign
 
@@ -59,7 +59,7 @@ def create_campaign(folder: Path, task: Task | Path, **settings: Any) -> Campaig
         settings["measure_splits"] = tuple(n for n in (wanted,) if n in measurable)
     if "schedule" not in settings and settings.get("recipe") == "paper":
         settings["schedule"] = PAPER_SCHEDULE
-    automatic = settings.get("precision") == "auto"
+    automatic = settings.get("precision", "auto") == "auto"
     if automatic:
         settings["precision"] = "float32"
     checked = CampaignSettings(
@@ -114,10 +114,12 @@ def check_settings(settings: CampaignSettings, task: Task) -> None:
 
 
 def _tried_precision(settings: CampaignSettings, task: Task) -> str:
-    """The precision that pays for the split's texts on this machine."""
+    """The precision that pays for the split's texts on this machine; float32 where encoders are trained."""
     from pairsieve.models import encoder_named
-    from pairsieve.models.packed_cpu import chosen_precision
+    from pairsieve.models.precision import chosen_precision
 
+    if settings.recipe == "paper" or settings.learner == "full":
+        return "float32"
     device = None if settings.device == "auto" else settings.device
     split = task.splits[settings.split]
     texts = split.left.texts if split.space.symmetric else [*split.left.texts, *split.right.texts]

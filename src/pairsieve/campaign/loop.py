@@ -23,7 +23,7 @@ from pairsieve.campaign.creating import accepted_changes, check_settings, save_a
 from pairsieve.campaign.figures import read_sealed, round_line, settings_digest, write_sealed
 from pairsieve.campaign.notebook import campaign_html
 from pairsieve.campaign.scoring import SplitScorer, Stopwatch
-from pairsieve.campaign.selecting import selection_folder, selection_info
+from pairsieve.campaign.selecting import FIRST_PART, first_questions, selection_folder, selection_info
 from pairsieve.campaign.training import Labels, OutOfFold, Trainer
 from pairsieve.contracts import LabelSource, MapShards
 from pairsieve.errors import InputError, LedgerError, PairsieveError, SettingsError
@@ -187,8 +187,10 @@ class Campaign:
 
     def latest(self) -> int:
         """The last round whose questions are all answered; 0 before the first."""
-        done = [count.round for count in self.ledger.counts() if not count.open]
-        return max(done, default=0)
+        counts = self.ledger.counts()
+        done = [count.round for count in counts if not count.open]
+        part = questions.first_part_only(self.ledger, self.settings, counts)
+        return 0 if part else max(done, default=0)
 
     def trained_round(self, purpose: str = "") -> int:
         """The latest round with a model; before the first an error in words, such as no model "to audit"."""
@@ -215,8 +217,12 @@ class Campaign:
                 where = f"round {step.round} of {self.settings.schedule.rounds}"
                 if step.name == "choose":
                     with doing("choosing pairs", where, took):
-                        self._draw(step.round)
-                        self._ask(step.round, self.selection(step.round, self._unaskable(None)))
+                        if step.round == 1:
+                            self._ask_first_part(say)
+                            self._ask(1, self.selection(1))
+                        else:
+                            self._draw(step.round)
+                            self._ask(step.round, self.selection(step.round, self._unaskable(None)))
                 elif step.name == "label":
                     self._answer(step.round)
                     if self.step().name == "label":
@@ -231,9 +237,12 @@ class Campaign:
 
     def step(self) -> Step:
         """What comes next, without doing it; `stopped` where a stop rule holds before the next batch."""
+        counts = self._counts()
+        if questions.first_part_only(self.ledger, self.settings, counts):
+            return Step("choose", 1)
         figures = self.figures()
         measured = figures.keys() - self.stale_rounds().keys()
-        step = next_step(self._counts(), measured, self.settings.schedule.rounds)
+        step = next_step(counts, measured, self.settings.schedule.rounds)
         before = step.round - 1
         if step.name == "choose" and before and self.settings.stop_when and not self._is_drawn(step.round):
             rule, advice = parse_stop_rule(self.settings.stop_when), self.advice(before, figures)
@@ -246,9 +255,8 @@ class Campaign:
     def selection(self, round: int, unaskable: Ids | None = None) -> Path:
         """The folder of the pairs chosen for a round, with what the model that chose them said before."""
         if unaskable is None:
-            drawn = self.ledger.questions(round, "audit")
-            mine = [name.startswith(questions.NAME) for name in drawn.strategy]
-            unaskable = np.union1d(self._unaskable(round - 1), drawn.ids[np.array(mine, bool)])
+            before = questions.asked_before_choice(self.ledger, round)
+            unaskable = np.union1d(self._unaskable(round - 1), before)
         labels = self.labels(round - 1)
         shares = [
             (count.positives + 0.5) / (count.labelled + 1.0)
@@ -258,6 +266,14 @@ class Campaign:
         room = self.split.space.size - len(unaskable)
         more = questions.not_spent(self.ledger, self.settings, room, round)
         return selection_folder(self.trainer, labels, round, unaskable, shares, more)
+
+    def _ask_first_part(self, say: Callable[[str], None]) -> None:
+        """Ask the first pairs of a large table, for which nothing need be embedded, before the others."""
+        if self._counts() or (chosen := first_questions(self.trainer)) is None:
+            return
+        self.ledger.ask(1, chosen.ids, *self.split.keys(chosen.ids), chosen.why, FIRST_PART)
+        if not self.split.has_truth:
+            say(f"{len(chosen.ids):,} pairs are ready; the others of round 1 follow once texts are embedded")
 
     def _draw(self, round: int) -> None:
         """Ask the measuring share of a round, before its pairs are chosen: these are other ones."""

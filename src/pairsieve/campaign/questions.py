@@ -13,6 +13,7 @@ chance that each had, and no model is trained on them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from pairsieve.audit.draws import draw_pairs
 from pairsieve.audit.errors import answer_errors
 from pairsieve.audit.guarantee import permanent_order
 from pairsieve.audit.run import ScoredSplit, asked_pairs, estimate_at, plan
-from pairsieve.campaign.selecting import chosen_labels
+from pairsieve.campaign.selecting import FIRST_PART, chosen_labels
 from pairsieve.contracts import Answer, generator_for
 from pairsieve.errors import LedgerError
 from pairsieve.ledger import Ledger
@@ -146,11 +147,27 @@ def unaskable_pairs(ledger: Ledger, space: PairSpace, transitivity: bool, throug
     return np.union1d(asked, implied_pairs(space, ids[labels], ids[~labels]))
 
 
-def not_spent(ledger: Ledger, settings: CampaignSettings, room: int, round: int) -> int:
-    """By how many pairs a round asks for more than planned: inferred labels spend no budget.
+def asked_before_choice(ledger: Ledger, round: int) -> Ids:
+    """The pairs of a round that were asked before its strategy chose: a measuring share, a first part."""
+    asked = ledger.questions(round)
+    mine = [name == FIRST_PART or name.startswith(NAME) for name in asked.strategy]
+    return asked.ids[np.array(mine, bool)]
 
-    room: pairs that may be asked. A round that was asked keeps its size.
+
+def first_part_only(ledger: Ledger, settings: CampaignSettings, counts: Sequence[RoundCount]) -> bool:
+    """Whether of round 1 only the questions were asked that go before embedding (`first_questions`)."""
+    if len(counts) != 1 or counts[0].asked >= chosen_labels(settings, 1):
+        return False
+    return set(ledger.questions(1, "train").strategy) == {FIRST_PART}
+
+
+def not_spent(ledger: Ledger, settings: CampaignSettings, room: int, round: int) -> int:
+    """By how many pairs a round's strategy chooses more than planned: inferred labels spend no budget.
+
+    room: pairs that may be asked. A round that was asked keeps its size. Round 1 may have a first part.
     """
+    if round == 1:
+        return -len(asked_before_choice(ledger, 1))
     if not settings.transitivity:
         return 0
     counts = {count.round: count for count in ledger.counts()}

@@ -23,15 +23,19 @@ from pairsieve.errors import InputError, SettingsError
 from pairsieve.files import load_json
 from pairsieve.pairs import Ids, PairSpace, ScoredPairs, is_member
 from pairsieve.reranker.features import normalised
-from pairsieve.scorer import Scorer
+from pairsieve.scorer import Scorer, make_corrections
 from pairsieve.search import Found, PairSearch
 from pairsieve.settings import CampaignSettings
-from pairsieve.strategies import strategy_named
+from pairsieve.strategies import Named, strategy_named
 from pairsieve.tasks import Split
 
 MARGIN = 2.0  # log-odds by which a boundary learned from few labels is often off
 SURE = 2.0  # log-odds from which two texts count as one thing, when batches are varied
 SURE_A_TEXT = 100  # pairs a text beyond which a scorer is sure of too much to tell things apart
+
+FIRST_FROM = 5_000  # texts from which embedding takes a person's time; the first questions go before it
+FIRST_SHARE, MOST_FIRST = 4, 10  # one in so many labels of round 1, and at most so many
+FIRST_PART, FIRST_WHY = "spread, lexical", "spread over lexical ranks"  # the ledger's words for them
 
 SearchOf = Callable[[bool], tuple[PairSearch, Scorer]]
 
@@ -66,6 +70,32 @@ def selection_folder(
     return trainer.store.get("selection", key, build)
 
 
+def first_questions(trainer: Trainer) -> Selection | None:
+    """The first pairs of round 1 in a large table, chosen before any text is embedded; None of others.
+
+    They stand at log-spaced ranks of all pairs by the lexical cosine alone, as `spread` takes a part of its
+    pairs by rankings that know letters. So people can answer while the texts are embedded.
+    """
+    settings, space = trainer.settings, trainer.split.space
+    count = min(chosen_labels(settings, 1) // FIRST_SHARE, MOST_FIRST)
+    texts = space.shape[0] if space.symmetric else sum(space.shape)
+    if texts < FIRST_FROM or not count or _first_round(settings).name != "spread":
+        return None
+    search = trainer.lexical_search(alone=True)
+    if search is None:
+        return None
+    scorer = Scorer(trainer.learner.pretrained(), make_corrections(space, 0.0, 0.0, 1.0), 1.0, 0.0)
+    view = View(trainer.split, settings.task, lambda _: (search, scorer), 1, np.empty(0, np.int64))
+    chosen = strategy_named("spread").run(view, count, generator_for(settings.seed, 1, "first questions"))
+    return replace(chosen, why=FIRST_WHY)
+
+
+def _first_round(settings: CampaignSettings) -> Named:
+    """The strategy of round 1."""
+    strategy = strategy_named(settings.strategy)
+    return strategy_named(settings.first_strategy) if strategy.needs_model else strategy
+
+
 def selection_info(folder: Path) -> dict[str, Any]:
     """How the pairs in a selection's folder were chosen."""
     return load_json(folder / "selection.json")
@@ -82,9 +112,7 @@ def _select(
 ) -> None:
     settings, began = trainer.settings, time.perf_counter()
     trainer.scores.watch.seconds.clear()
-    strategy = strategy_named(settings.strategy)
-    if round == 1 and strategy.needs_model:
-        strategy = strategy_named(settings.first_strategy)
+    strategy = _first_round(settings) if round == 1 else strategy_named(settings.strategy)
 
     def search_of(pretrained: bool) -> tuple[PairSearch, Scorer]:
         """The search by the newest bi-encoder, or by the encoder as it came."""

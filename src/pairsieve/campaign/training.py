@@ -23,7 +23,7 @@ from pairsieve.models import CrossEncoder, CrossMatcher, Learner, Matcher, Train
 from pairsieve.models.full import rate_for
 from pairsieve.models.head import cross_fitted_log_odds, fit_head, fold_of
 from pairsieve.pairs import Ids, is_member, pair_rows
-from pairsieve.reranker import hybrid_rows
+from pairsieve.reranker import fit_lexical, hybrid_rows, lexical_rows
 from pairsieve.reranker.fields import find_layout
 from pairsieve.reranker.fit import Base, enough_labels, fit_reranker
 from pairsieve.reranker.saving import load_reranker, save_reranker
@@ -289,11 +289,19 @@ class Trainer:
         reranker = load_reranker(folder, self.learner.encoder.requested_device)
         return replace(scorer, reranker=reranker), load_array(folder / "out-of-fold.npy")
 
-    def lexical_search(self) -> PairSearch | None:
-        """The search by the mean of the frozen encoder's and the lexical cosine; None where none is."""
+    def lexical_search(self, alone: bool = False) -> PairSearch | None:
+        """The search by the mean of the frozen encoder's and the lexical cosine; None where none is.
+
+        alone: by the lexical cosine only, for which nothing is embedded.
+        """
         if self.reranker_setting == "off" or self.settings.search != "exact":
             return None
-        space, rows = self.split.space, self.scores.unit_rows(self.learner.pretrained(), self.split, "")
+        space = self.split.space
+        if alone:
+            texts = self.split.left.texts, self.split.right.texts
+            encoder = fit_lexical(texts[:1] if space.symmetric else texts)
+            return ExactSearch(self._cosine_scan(space, *lexical_rows(encoder, space, texts)))
+        rows = self.scores.unit_rows(self.learner.pretrained(), self.split, "")
         left, right = (hybrid_rows(*both) for both in zip(rows, self.scores.read_own_texts().lexical))
         return ExactSearch(self._cosine_scan(space, left, right))
 

@@ -61,7 +61,7 @@ def init(
     learning_rate: float | None = Option(None, help="Learning rate. [by the encoder]"),
     device: str = DEVICE,
     precision: str = Option(
-        "float32", help="Of the encoder's products: float32, bfloat16 or auto (tried on a sample)."
+        "auto", help="Of the encoder's products: float32, bfloat16 or auto (by processor and texts)."
     ),
     match: Path | None = Option(
         None, help="With --strategy stratified: a campaign whose share of matches to copy."

@@ -109,11 +109,11 @@ class Ledger:
         inclusion_probability: NDArray[np.float64] | None = None,
         purpose: str = "train",
     ) -> int:
-        """Write the questions of one round and purpose, all or none; returns how many are new.
+        """Write the questions of one round, purpose and strategy, all or none; returns how many are new.
 
-        Asking a round again with the same pairs changes nothing and returns 0; with other pairs it is
+        Asking these again with the same pairs changes nothing and returns 0; with other pairs it is
         refused, as is a pair that was asked before: an audit pair stays sealed, a training pair is no
-        audit. Draws of an audit differ in `strategy`. ids: (n,) distinct int64; the rest row by row.
+        audit. Parts of a round differ in `strategy`. ids: (n,) distinct int64; the rest row by row.
         """
         wanted = np.asarray(ids, dtype=np.int64)
         reasons = [why] * len(wanted) if isinstance(why, str) else list(why)
@@ -135,9 +135,8 @@ class Ledger:
             raise LedgerError(f"{what}: an audit needs the probability with which each pair was drawn.")
         with self._writing() as connection:
             now = self._now()
-            same = [questions.c.round == round, questions.c.purpose == purpose]
-            if purpose == "audit":  # a round may be audited in several draws, each under its own name
-                same.append(questions.c.strategy == strategy)
+            own = {"round": round, "purpose": purpose, "strategy": strategy}
+            same = [questions.c[name] == value for name, value in own.items()]
             before = column(connection, sa.select(questions.c.pair).where(*same).order_by(questions.c.pair))
             if len(before):
                 if np.array_equal(before, in_order):
@@ -155,7 +154,7 @@ class Ledger:
                     f"{self.place}: {what} holds {len(taken):,} pairs that were asked before, the first "
                     f"{taken[0]}{also}. A pair is asked once; leave out `asked()`."
                 )
-            same_in_all = {"round": round, "strategy": strategy, "purpose": purpose, "asked_at": now}
+            same_in_all = {**own, "asked_at": now}
             rows = [
                 {
                     "pair": pair,

@@ -82,6 +82,8 @@ def create_campaign(
         chosen["encoder"] = _portable_encoder(str(chosen["encoder"]))
     if match is not None:
         chosen["strategy"] = _matched_strategy(str(chosen.get("strategy", "")), match)
+    if distributed is not None and chosen.get("precision", "auto") == "auto":
+        chosen["precision"] = "float32"  # other machines may have GPUs, which embed in that
     if measure is not None:
         chosen["measure_splits"] = tuple(measure)
     if labels is not None:

@@ -6,32 +6,23 @@ products half of that again on processors with the instruction. Norms and residu
 
 In float32, rows are those of the network's own forward pass but for rounding. In bfloat16 they are other
 embeddings, as the encoder's fingerprint says: a cosine differs by about 0.001. Which of the two a campaign
-has is decided once, when it is created (`chosen_precision`), and stands in its settings.
+has is decided once, when it is created (`precision.py`), and stands in its settings. On a processor without
+the instruction the same rounded values are multiplied in float32.
 """
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch.nn.functional import layer_norm, normalize, scaled_dot_product_attention
 
 from pairsieve.models.packed import KNOWN, LAYER, _sources
+from pairsieve.models.precision import has_bfloat16
 
 if TYPE_CHECKING:
-    from pairsieve.models.encoder import Embeddings, Encoder, Tokens
-
-PAYS_FROM = 5_000  # texts from which another precision is looked at; fewer take float32 some seconds
-SAMPLE = 128  # texts on which it is tried
-FASTER = 1.3  # times float32's speed, or it is not worth another embedding
-FARTHEST_COSINE = 0.01  # from float32's, between any two texts of the sample; seen: 0.004
-
-_log = logging.getLogger("pairsieve")
+    from pairsieve.models.encoder import Embeddings, Tokens
 
 
 def can_pack(network: Any) -> bool:
@@ -58,6 +49,7 @@ class PackedCpuNetwork:
         self.eps = float(config.layer_norm_eps)
         offset = 0 if config.model_type == "bert" else int(config.pad_token_id) + 1
         self.half = torch.bfloat16 if precision == "bfloat16" else torch.float32
+        self.product = self.half if has_bfloat16() else torch.float32
         found = {name: [p.detach().cpu() for p in of] for name, of in _sources(network).items()}
         one = {name: of[0] for name, of in found.items()}
         self.word, self.places = one["word"], one["position"][offset:] + one["kind"][0]
@@ -73,7 +65,7 @@ class PackedCpuNetwork:
         """The parameters as the products take them: three of each for query, key and value."""
         if "gain" in name or "shift" in name:
             return parameters[0]
-        return [parameter.to(self.half).contiguous() for parameter in parameters]
+        return [parameter.to(self.half).to(self.product).contiguous() for parameter in parameters]
 
     def rows(self, tokens: Tokens) -> Embeddings:
         """Unit rows (n, width) of texts that are sorted by length, in the order given."""
@@ -97,19 +89,24 @@ class PackedCpuNetwork:
         x = layer_norm(x, (self.width,), *self.norm, self.eps)
         leans = {length: self._leanings(length) for _, _, length in groups}
         for own in self.layers:
-            query, key, value = _linear(x.to(self.half), own["qkv"], own["qkv_bias"])
+            query, key, value = self._linear(x, own["qkv"], own["qkv_bias"])
             mixed = torch.zeros(rows, self.width, dtype=self.half)
             for span, texts, length in groups:
                 shape = texts, length, self.heads, -1
                 q, k, v = (part[span].view(shape).transpose(1, 2) for part in (query, key, value))
                 attended = scaled_dot_product_attention(q, k, v, attn_mask=leans[length])
                 mixed[span].view(shape).copy_(attended.transpose(1, 2))
-            (branch,) = _linear(mixed, own["out"], own["out_bias"])
+            (branch,) = self._linear(mixed, own["out"], own["out_bias"])
             x = layer_norm(branch + x, (self.width,), own["gain1"], own["shift1"], self.eps)
-            (inner,) = _linear(x.to(self.half), own["up"], own["up_bias"], "gelu")
-            (branch,) = _linear(inner, own["down"], own["down_bias"])
+            (inner,) = self._linear(x, own["up"], own["up_bias"], "gelu")
+            (branch,) = self._linear(inner, own["down"], own["down_bias"])
             x = layer_norm(branch + x, (self.width,), own["gain2"], own["shift2"], self.eps)
         return x
+
+    def _linear(self, rows: Any, weights: list[Any], biases: list[Any], then: str = "none") -> list[Any]:
+        rows, product = rows.to(self.half).to(self.product), torch.ops.mkldnn._linear_pointwise
+        both = zip(weights, biases)
+        return [product(rows, weight, bias, then, [], "none").to(self.half) for weight, bias in both]
 
     def _leanings(self, length: int) -> Any:
         """MPNet's bias of each distance (heads, length, length); None for others."""
@@ -120,44 +117,7 @@ class PackedCpuNetwork:
         return self._relative[bucket].permute(2, 0, 1).to(self.half)
 
 
-def _linear(rows: Any, weights: list[Any], biases: list[Any], then: str = "none") -> list[Any]:
-    product = torch.ops.mkldnn._linear_pointwise
-    return [product(rows, weight, bias, then, [], "none") for weight, bias in zip(weights, biases)]
-
-
 def _rounded(tokens: int) -> int:
     """`tokens` or up to a quarter more: a multiple of an eighth of a power of two, at least of 16."""
     step = max(16, 1 << max(0, tokens.bit_length() - 3))
     return -(-tokens // step) * step
-
-
-def chosen_precision(encoder: Encoder, texts: Sequence[str]) -> str:
-    """ "bfloat16" where it pays and its cosines are those of float32 to within 0.01; else "float32".
-
-    Both are tried on a sample of the texts, in processor time of one thread.
-    """
-    if len(texts) < PAYS_FROM or encoder.device != "cpu" or not can_pack(encoder.network):
-        return "float32"
-    chosen = np.linspace(0, len(texts) - 1, SAMPLE).astype(np.int64)
-    tokens = encoder._tokenised([texts[row] for row in chosen.tolist()], encoder.left_prefix)
-    tokens = tokens.take(np.argsort(-tokens.lengths, kind="stable"))
-    from pairsieve.models.cpu import threads_each  # which imports this file
-
-    with threads_each(1):
-        seconds, rows = zip(*(_tried(encoder.network, name, tokens) for name in ("float32", "bfloat16")))
-    off = float(np.abs(rows[0] @ rows[0].T - rows[1] @ rows[1].T).max())
-    pays = seconds[0] >= FASTER * seconds[1] and off <= FARTHEST_COSINE
-    message = "Embedding in bfloat16: %.1f times float32's speed, cosines within %.4f on a sample; %s."
-    _log.info(message, seconds[0] / seconds[1], off, "taken" if pays else "not taken")
-    return "bfloat16" if pays else "float32"
-
-
-def _tried(network: Any, precision: str, tokens: Tokens) -> tuple[float, Embeddings]:
-    """Processor seconds of a pass, the best of three, and its rows."""
-    packed = PackedCpuNetwork(network, precision)
-    rows, best = packed.rows(tokens), np.inf
-    for _ in range(3):
-        start = time.thread_time()
-        packed.rows(tokens)
-        best = min(best, time.thread_time() - start)
-    return best, rows

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from pairsieve.campaign.selecting import FIRST_WHY, MOST_FIRST
 from pairsieve.ledger import Answers, Ledger, Questions
 from pairsieve.sources.overlap import SOURCE as LANGUAGE_MODEL
 
@@ -198,6 +199,11 @@ class AnswerCache:
             pair: {who: label for who, label in votes.items() if who not in self.models}
             for pair, votes in self.votes.items()
         }
+
+    def has_first_part_only(self) -> bool:
+        """Whether more pairs of round 1 are to come, however many of the first ones are answered."""
+        asked = self.questions.values()
+        return 0 < len(asked) <= MOST_FIRST and all(question.why == FIRST_WHY for question in asked)
 
     def current_batch(self) -> BatchKey | None:
         """The first round with open questions, the oldest first; else the last one asked."""

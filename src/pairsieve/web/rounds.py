@@ -1,8 +1,9 @@
 """Background training: a process of its own that goes on with the rounds when answers are in.
 
 The process is started once and kept: its imports stay warm. It speaks lines of JSON on its stdout:
-{"message": text}, then {"stopped": step}, {"error": text} or, where it may pass, {"wait": text}. If the
-page's server dies, its stdin ends and it ends after the step at hand; the campaign keeps what it finished.
+{"message": text} and {"progress": text}, then {"stopped": step}, {"error": text} or, where it may pass,
+{"wait": text}. If the page's server dies, its stdin ends and it ends after the step at hand; the campaign
+keeps what it finished.
 
 A fault that may pass (the database or the disk is away, another process runs the campaign, the process was
 killed) is tried again by itself, after longer and longer pauses. Any other waits for a person.
@@ -24,6 +25,7 @@ from typing import Any
 from pairsieve.artifacts import disk_is_full
 from pairsieve.campaign import Campaign
 from pairsieve.errors import LedgerUnavailable, PairsieveError
+from pairsieve.progress import listen
 from pairsieve.web.predictions import write_predictions
 
 log = logging.getLogger("pairsieve")
@@ -51,6 +53,7 @@ class Rounds:
         self._thread = threading.Thread(target=self._watch, name="rounds", daemon=True)
         self.busy = False
         self.words = ""  # what the process said last
+        self.progress = ""  # how far it is, such as "embedding: 4,000 of 10,000 texts"
         self.error = ""  # why it stopped, until somebody says try again
         self._not_before = 0.0
         self._faults = self._kills = 0  # in a row
@@ -80,8 +83,9 @@ class Rounds:
         self._wake.set()
 
     def report(self) -> dict[str, Any]:
-        """For the page: whether training is on, whether it is at work, its last words, its error."""
-        return {"trains": self.trains, "busy": self.busy, "words": self.words, "error": self.error}
+        """For the page: whether training is on, at work and how far, its last words, its error."""
+        names = ("trains", "busy", "progress", "words", "error")
+        return {name: getattr(self, name) for name in names}
 
     def _watch(self) -> None:
         while not self._ending.is_set():
@@ -96,7 +100,7 @@ class Rounds:
                 try:
                     self._go_on()
                 finally:
-                    self.busy = False
+                    self.busy, self.progress = False, ""
                 self._done()
             except (LedgerUnavailable, OSError) as error:
                 log.warning("%s", error)
@@ -136,6 +140,8 @@ class Rounds:
             report = json.loads(line)
             if "message" in report:
                 self.words = report["message"]
+            elif "progress" in report:
+                self.progress = report["progress"]
             elif "stopped" in report:
                 self._faults = self._kills = 0
                 return
@@ -187,12 +193,19 @@ def in_background() -> Callable[..., None]:
     os.dup2(2, 1)  # whatever a library prints goes to the terminal, not into our lines
     if hasattr(os, "nice"):
         os.nice(5)  # an answer on the page comes first
-    return lambda **words: print(json.dumps(words), file=speak, flush=True)
+    speaking = threading.Lock()
+
+    def tell(**words: Any) -> None:
+        with speaking:
+            print(json.dumps(words), file=speak, flush=True)
+
+    return tell
 
 
 def main(folder: Path, cache: Path | None = None) -> None:
     """The process: for each line on stdin, run the campaign until people owe answers or it is finished."""
     tell = in_background()
+    listen(lambda words: tell(progress=words))
     for _ in sys.stdin:
         try:
             campaign = Campaign(folder, cache)

@@ -24,6 +24,7 @@ from pairsieve.audit.run import ask_to_review
 from pairsieve.campaign import Campaign, Step
 from pairsieve.campaign.audits import split_ledger
 from pairsieve.campaign.questions import infer_labels
+from pairsieve.campaign.selecting import chosen_labels
 from pairsieve.contracts import Answer
 from pairsieve.errors import InputError, LedgerError, LedgerUnavailable, PairsieveError
 from pairsieve.http.errors import log_seldom
@@ -295,6 +296,8 @@ class LabellingSession:
         cache = self._cache
         batch = cache.current_batch()
         asked, waiting = (cache.asked[batch], cache.open[batch]) if batch else (0, 0)
+        answered = asked - waiting
+        asked = chosen_labels(self.campaign.settings, 1) if cache.has_first_part_only() else asked
         counted = [p for p in cache.asked if p[0] == "train" or not self.place.own]
         undecided, mark = disagreements.waiting(cache, self._contradictions)
         return {
@@ -307,7 +310,7 @@ class LabellingSession:
                 "of": self.campaign.settings.schedule.rounds,
                 "audit": not self.place.own or bool(batch and batch[0] == "audit"),
                 "asked": asked,
-                "answered": asked - waiting,
+                "answered": answered,
             },
             "budget": {
                 "labels": self.campaign.settings.schedule.budget() if self.place.own else cache.asked.total(),
@@ -392,7 +395,7 @@ class LabellingSession:
 
         A campaign that ended is trained again where its rounds are stale, also after this server restarted.
         """
-        if self.busy_with_people():
+        if self.busy_with_people() and not self._cache.has_first_part_only():
             return Step("label", 0)
         if not self.place.own:
             again = f"pairsieve audit {self.campaign.folder} --split {self.place.name}"

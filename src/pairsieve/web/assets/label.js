@@ -183,9 +183,10 @@ function drawWaiting() {
   else if (step === "audited") words = `Every question of this audit is answered. Thank you!${training.reason ? ` Go on with: ${training.reason}` : ""}`;
   else if (step === "stopped") words = `The campaign stopped by its own rule: ${training.reason}. Thank you!`;
   else if (training.busy || (training.trains && step !== "label")) {
-    words = round.number
-      ? `Round ${round.number} is complete. The model is trained and chooses the next pairs; they appear here automatically.`
-      : "The first pairs are being chosen; they appear here automatically.";
+    words = "The first pairs are being chosen; they appear here automatically.";
+    if (complete) words = `Round ${round.number} is complete. The model is trained and chooses the next pairs; they appear here automatically.`;
+    else if (round.number) words = `More pairs of round ${round.number} are being chosen; they appear here automatically.`;
+    if (training.progress) words += ` Now ${training.progress}.`;
   } else if (step !== "label") {
     words = "The round is complete. Training is off here: run “pairsieve run” on the campaign, and the next pairs appear.";
   } else if (undecided) words = "There is no new pair for you. Below, some answers wait for a decision.";
