@@ -31,7 +31,7 @@ from pairsieve.scorer.corrections import (
     densities_from_lists,
     smooth_rows,
 )
-from pairsieve.search import ExactSearch, NeighbourSearch, PairSearch, neighbour_recall
+from pairsieve.search import INDEXES, ExactSearch, NeighbourSearch, PairSearch, neighbour_recall
 from pairsieve.settings import CampaignSettings
 from pairsieve.tasks import Collection, Split
 
@@ -140,8 +140,10 @@ class SplitScorer:
                 return ExactSearch(scan)
             return NeighbourSearch.exact(scan, settings.neighbours)
         finder, memo = self._finder(self.own, model), self._memo(scorer, self.own, model, scorer.matcher)
-        unit = self.unit_rows(scorer.matcher, self.own, model)
-        left, right, *_ = smooth_rows(scorer.corrections, space, unit, finder, memo)
+        # Not by name: at a million texts, rows that nobody needs any more are a quarter of the memory.
+        left, right, *_ = smooth_rows(
+            scorer.corrections, space, self.unit_rows(scorer.matcher, self.own, model), finder, memo
+        )
         columns, scores = self._index_lists((left, right), model)
         rng = generator_for(settings.seed, round, "recall")
         recall = neighbour_recall(
@@ -151,7 +153,9 @@ class SplitScorer:
             found = memo("density", lambda: finder.densities(space, left, right))
             names = enumerate(("left", "right"))
             lengths = [scorer.corrections.lengths(found[name], side) for side, name in names]
-            scores = scores * lengths[0][:, None] * np.where(columns >= 0, lengths[1][columns], np.float32(1))
+            scores = scores * lengths[0][:, None]
+            for at, listed in enumerate(columns):
+                scores[at] *= lengths[1][listed]  # -1 takes any length: it has no score
         method = f"{settings.search}, {columns.shape[1]} neighbours a row"
         return NeighbourSearch(space, columns, scores, method, recall)
 
@@ -210,7 +214,7 @@ class SplitScorer:
 
     def index_name(self, split: Split) -> str:
         """The index that lists neighbours of the asked split; empty where every pair is visited."""
-        indexed = split is self.own and self.settings.search.startswith("faiss")
+        indexed = split is self.own and self.settings.search in INDEXES
         return f"{self.settings.search} {self.settings.neighbours}" if indexed else ""
 
     def _finder(self, split: Split, model: str) -> NeighbourFinder:
@@ -228,8 +232,8 @@ class SplitScorer:
         self, space: PairSpace, left: Rows, right: Rows | None, count: int
     ) -> tuple[NDArray[np.int64], Rows]:
         """Up to `count` neighbours of each row by the index of the settings, and their cosines."""
-        one = unit_rows(left)
-        other = one if right is None else unit_rows(right)
+        one = _writeable(left)
+        other = one if right is None else _writeable(right)
         count = min(count, space.shape[1] - space.symmetric)
         return index_neighbours(self.shards, space, one, other, count, self.settings.search)
 
@@ -254,6 +258,11 @@ class _IndexNeighbours:
     def densities(self, space: PairSpace, left: Rows, right: Rows | None) -> Arrays:
         one, other = densities_from_lists(space, *self.scores._index_lists((left, right), self.model))
         return {"left": one, "right": other}
+
+
+def _writeable(rows: Rows) -> Rows:
+    """Rows in memory, as an index takes them; embeddings are mapped from disk, and read-only."""
+    return rows if rows.flags.writeable else unit_rows(rows)
 
 
 def _own_rows_key(model: str, texts: Collection, side: str) -> dict[str, Any]:
