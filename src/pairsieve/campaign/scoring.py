@@ -225,6 +225,7 @@ class SplitScorer:
     def _index_lists(self, rows: tuple[Rows, Rows | None], model: str) -> tuple[NDArray[np.int64], Rows]:
         """Each text's neighbours in the asked split by the index, and their cosines; the last are kept."""
         if self._lists is None or self._lists[0] != model:
+            self._lists = None  # before the next are made: at a million texts they are a fifth of the memory
             self._lists = model, self._indexed(self.own.space, *rows, self.settings.neighbours)
         return self._lists[1]
 
