@@ -33,7 +33,7 @@ LISTS = 4  # times √rows
 ROWS_PER_LIST = 40  # that the clustering is trained on
 ITERATIONS = 5
 NOISE = 3.0  # standard deviations of the integers' rounding within which candidates are scored in float32
-TOGETHER = 1 << 15  # asking rows whose candidates are held at once by a thread
+TOGETHER = 1 << 14  # asking rows whose candidates are held at once by a thread
 TILE = 1024
 STEP = 64  # tiles are multiples of this many rows and columns: few shapes, which the library prepares once
 
