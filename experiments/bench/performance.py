@@ -5,7 +5,7 @@
     python -m experiments.bench.performance --run startup sklearn_ap
 
 A result is a list of claims as `claims.py` writes them, in one file for each bench; `growth.json` holds the
-costs by size, `million.json` what `million.py` printed. No number on the page comes from anywhere else.
+costs by size. No number on the page comes from anywhere else.
 """
 
 from __future__ import annotations

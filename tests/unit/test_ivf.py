@@ -17,7 +17,7 @@ def clustered(rng, texts=3000, width=32, topics=60, spread=0.6):
 
 @pytest.mark.parametrize("spread", [0.6, 100.0])
 def test_probes_are_as_many_as_the_wanted_recall_needs(spread):
-    """Rows in clusters need few lists; rows without (a spread of 100) nearly half, and are found all the same."""
+    """Rows in clusters need few lists; rows without (a spread of 100) many, and are found all the same."""
     rows = clustered(np.random.default_rng(1), spread=spread)
     index = ivf.build_lists(rows, rows, 20)
     columns, _ = ivf.search_lists(index, rows, 20, symmetric=True)
