@@ -3,9 +3,9 @@
     python -m experiments.bench.distributed [--texts 40000] [--embed 4096] [--nodes 2] [--json FILE]
 
 An exact pass over all pairs, the nearest of every row, exactly and by inverted lists, and the embedding of
-synthetic texts: in this process on so many threads, then on so many node processes of one core; the results must be equal to the bit. Then the
-pass once more, with a node killed in the middle. At last the rates of this run carried on by arithmetic to a
-million, a hundred million and a billion texts.
+synthetic texts: in this process on so many threads, then on so many node processes of one core; the results
+must be equal to the bit. Then the pass once more, with a node killed in the middle. At last the rates of this
+run carried on by arithmetic to a million, a hundred million and a billion texts.
 """
 
 from __future__ import annotations
