@@ -5,8 +5,8 @@
 For each size: embedding (linear: the rate of some hundred synthetic questions times the texts), an exact pass
 over all pairs (AP; quadratic), each text's 100 nearest exactly (quadratic), and by inverted lists (`ivf`:
 4·√texts lists, so about texts^1.5). A size is measured while it is expected to stay below `--most-seconds`;
-beyond, the largest measured time is carried on by the exponent, and said to be. Memory is embeddings (float32 × 384), which
-dominate; peaks are measured. `million.py` runs the last line's index in full.
+beyond, the largest measured time is carried on by the exponent, and said to be. Memory is embeddings (float32
+× 384), which dominate; peaks are measured. `million.py` runs a whole round of the last line's index.
 """
 
 from __future__ import annotations
