@@ -184,16 +184,23 @@ def correct_rows(
     left, right, nearest, weights = smooth_rows(corrections, space, rows, finder, memo)
     if not any(corrections.hubness):
         return CorrectedRows(space, rows, (left, right), nearest, weights)
-    smooth = left, right
+    if not nearest:  # else the rows are a copy already
+        left, right = left.copy(), None if right is None else right.copy()
+    densities, lengths = lengthen_rows(corrections, space, (left, right), finder, memo)
+    return CorrectedRows(space, rows, (left, right), nearest, weights, densities, lengths)
+
+
+def lengthen_rows(
+    corrections: Corrections, space: PairSpace, smooth: Sides, finder: NeighbourFinder, memo: Memo = compute
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """Give smoothed rows the lengths of hubness correction, in place: densities and lengths of both sides."""
     found = memo("density", lambda: finder.densities(space, *smooth))
     densities = found["left"], found["right"]
     lengths = corrections.lengths(densities[0], 0), corrections.lengths(densities[1], 1)
-    if not nearest:  # else the rows are a copy already
-        left, right = left.copy(), None if right is None else right.copy()
-    left *= lengths[0][:, None]
-    if right is not None:
-        right *= lengths[1][:, None]
-    return CorrectedRows(space, rows, (left, right), nearest, weights, densities, lengths)
+    for rows, of_side in zip(smooth, lengths):
+        if rows is not None:
+            rows *= of_side[:, None]
+    return densities, lengths
 
 
 # ── neighbour smoothing ──────────────────────────────────────────────────────────────────────────
