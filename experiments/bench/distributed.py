@@ -2,10 +2,10 @@
 
     python -m experiments.bench.distributed [--texts 40000] [--embed 4096] [--nodes 2] [--json FILE]
 
-An exact pass over all pairs, the nearest of every row, and the embedding of synthetic texts: in this process
-on so many threads, then on so many node processes of one core; the results must be equal to the bit. Then the
-pass once more, with a node killed in the middle. At last the rates of this run carried on by arithmetic to a
-million, a hundred million and a billion texts.
+An exact pass over all pairs, the nearest of every row, exactly and by inverted lists, and the embedding of
+synthetic texts: in this process on so many threads, then on so many node processes of one core; the results
+must be equal to the bit. Then the pass once more, with a node killed in the middle. At last the rates of this
+run carried on by arithmetic to a million, a hundred million and a billion texts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from experiments.bench.claims import Claim, busy, finish, parser
 from experiments.bench.synthetic_rows import synthetic_rows
 from experiments.synthetic import synthetic_questions
 from pairsieve.artifacts import ArtifactStore
-from pairsieve.distributed import LocalShards, RayShards, ShardedScan, cached_embeddings
+from pairsieve.distributed import LocalShards, RayShards, ShardedScan, cached_embeddings, index_neighbours
 from pairsieve.models import encoder_named
 from pairsieve.pairs import AllPairs
 from pairsieve.scan import open_scan
@@ -86,6 +86,12 @@ def main() -> None:
         f"{size}, {space.size:,} pairs",
     )
     compare("100 nearest of every row", lambda: whole.neighbours(100), lambda: parts.neighbours(100), size)
+    compare(
+        "100 nearest of every row by inverted lists",
+        lambda: index_neighbours(None, space, rows, rows, 100),
+        lambda: index_neighbours(shards, space, rows, rows, 100),
+        size,
+    )
     cached.TEXTS_PER_SHARD = max(1, asked.embed // (4 * asked.nodes))  # several, though the texts are few
     encoder = encoder_named("all-MiniLM-L6-v2", device="cpu")
     texts = synthetic_questions(asked.embed, seed=1).texts

@@ -1,12 +1,12 @@
-"""Cost by size, from ten thousand texts to a million, on this machine.
+"""Cost by size, from a thousand texts to a million, on this machine.
 
     python -m experiments.bench.growth [--most-seconds 60] [--json FILE]
 
 For each size: embedding (linear: the rate of some hundred synthetic questions times the texts), an exact pass
-over all pairs (AP; quadratic), and each text's 100 nearest by the index (8 probes of 4·√texts lists, so
-texts^1.5). A size is measured while it is expected to stay below `--most-seconds`; beyond, the largest
-measured time is carried on by the exponent, and said to be. Memory is embeddings (float32 × 384), which
-dominate; peaks are measured. `million.py` runs the last line's index in full.
+over all pairs (AP; quadratic), each text's 100 nearest exactly (quadratic), and by inverted lists (`ivf`:
+4·√texts lists, so about texts^1.5). A size is measured while it is expected to stay below `--most-seconds`;
+beyond, the largest measured time is carried on by the exponent, and said to be. Memory is embeddings (float32
+× 384), which dominate; peaks are measured. `million.py` runs a whole round of the last line's index.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from experiments.bench.synthetic_rows import synthetic_rows
 from pairsieve.files import write_json
 from pairsieve.pairs import AllPairs
 
-SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
-WIDTH, NEIGHBOURS, PROBES = 384, 100, 8
+SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+WIDTH, NEIGHBOURS = 384, 100
 
 
 @dataclass(frozen=True)
@@ -67,19 +67,28 @@ def exact_pass(texts: int, threads: int) -> Callable[[], Any]:
     return work
 
 
-def index(texts: int, threads: int) -> Callable[[], Any]:
-    import faiss
+def exact_neighbours(texts: int, threads: int) -> Callable[[], Any]:
+    from pairsieve.scan import open_scan
 
-    from pairsieve.search import index_neighbours
-
-    faiss.omp_set_num_threads(threads)
-    collection = synthetic_rows(texts, WIDTH, texts)
+    rows, few = synthetic_rows(texts, WIDTH, texts).rows, synthetic_rows(6000, WIDTH, 3000).rows
+    open_scan(AllPairs(6000), few, device="cpu", threads=threads).neighbours(NEIGHBOURS)  # compiles
+    open_scan(AllPairs(600), few[:600], device="cpu", threads=threads).neighbours(NEIGHBOURS)
 
     def work() -> int:
-        columns, _ = index_neighbours(
-            AllPairs(texts), collection.rows, collection.rows, NEIGHBOURS, probes=PROBES
-        )
-        return int(np.count_nonzero(columns >= 0))
+        scan = open_scan(AllPairs(texts), rows, device="cpu", threads=threads)
+        return int(np.count_nonzero(scan.neighbours(NEIGHBOURS)[0] >= 0))
+
+    return work
+
+
+def index(texts: int, threads: int) -> Callable[[], Any]:
+    from pairsieve.search import index_neighbours
+
+    rows, few = synthetic_rows(texts, WIDTH, texts).rows, synthetic_rows(6000, WIDTH, 3000).rows
+    index_neighbours(AllPairs(6000), few, few, NEIGHBOURS)  # compiles
+
+    def work() -> int:
+        return int(np.count_nonzero(index_neighbours(AllPairs(texts), rows, rows, NEIGHBOURS)[0] >= 0))
 
     return work
 
@@ -123,6 +132,7 @@ def main() -> None:
     asked = arguments.parse_args()
     costs = embedded(asked.embedded_texts, asked.threads)
     costs += grown("exact pass", exact_pass, 2.0, asked.most_seconds, asked.threads)
+    costs += grown("exact neighbours", exact_neighbours, 2.0, asked.most_seconds, asked.threads)
     costs += grown("index", index, 1.5, asked.most_seconds, asked.threads)
     for cost in costs:
         how = "measured" if cost.measured else "by arithmetic"

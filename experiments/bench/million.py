@@ -1,148 +1,151 @@
-"""A selection round over a million texts on two cores by a Faiss index, with its measured recall.
+"""A million texts on two cores: a campaign's rounds by `pairsieve run`, and its index beside Faiss's.
 
-    python -m experiments.bench.million [--texts 1000000] [--width 384] [--neighbours 100] [--batch 2048]
-        [--json]
+    python -m experiments.bench.million [--texts 1000000] [--labels 200] [--json FILE]
+    python -m experiments.bench.million --peer 100000
 
-A synthetic collection; each text is averaged with its nearest, found by an IVF index; the neighbours of each
-by an index over the rows so made; its recall against an exact scan of sampled rows; then the batch nearest to
-a boundary and the batch of the best, pairs already asked left out. Seconds by phase and the process's peak
-memory, embeddings and index included.
+A task of so many synthetic texts, whose embeddings (`synthetic_rows`) are put where `run` looks for them:
+embedding is apart. Then `pairsieve run` with `search = "ivf"`, the default recipe and two rounds, in a
+process of its own: train a map, the nearest of every text, neighbour smoothing, 100 neighbours of every text,
+hubness correction, their recall on sampled rows against an exact scan, the selection. The seconds are those
+of both rounds, reading and start-up included; peak memory is the process's. No re-ranker: above 200,000 texts
+`run` tries none. With `--peer`, the 100 nearest by
+our lists and by Faiss's IVF index with as many lists and probes, in turns.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import resource
-import time
-from collections.abc import Iterable
-from dataclasses import asdict
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 
+from experiments.bench.claims import Claim, Side, busy, finish, in_turns, parser
+from experiments.bench.memory import peak_of
 from experiments.bench.synthetic_rows import synthetic_rows
-from pairsieve.pairs import AllPairs, Ids, is_member
-from pairsieve.scan import open_scan
-from pairsieve.scorer.corrections import (
-    SMOOTHING_STRENGTH,
-    similarity_floor,
-    smoothed_all,
-    weights_by_nearness,
-)
-from pairsieve.search import NeighbourSearch, index_neighbours, neighbour_recall
+from pairsieve.pairs import AllPairs
 
-BOUNDARY = 0.6  # where the boundary of a trained matcher would lie
-ASKED = 10_000
+WIDTH, NEIGHBOURS = 384, 100
+MINUTES, GIB = 8, 6  # asked for of a million
+FEWEST_FOUND = 0.93
 
 
 def main() -> None:
-    asked_for = arguments()
+    arguments = parser(__doc__)
+    arguments.add_argument("--texts", type=int, default=1_000_000)
+    arguments.add_argument("--labels", type=int, default=200, help="of a round")
+    arguments.add_argument(
+        "--peer", type=int, nargs="*", help="only the index beside Faiss's, of so many texts"
+    )
+    asked = arguments.parse_args()
+    if asked.peer is not None:
+        finish([beside_faiss(texts, asked.threads, asked.repeats) for texts in asked.peer], asked.json)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        Side(prepared, place, asked.texts, asked.labels).close()
+        seconds, peak = peak_of(["run", "campaign", "--cache", "cache", "--json"], place)
+        rounds = [json.loads(file.read_text()) for file in sorted(place.glob("campaign/rounds/*.json"))]
+        claim = of_rounds(rounds, seconds, peak, asked.texts)
+    finish([claim], asked.json)
+    if asked.texts == 1_000_000 and (claim.ours_s > 60 * MINUTES or peak > GIB):
+        raise SystemExit(f"More than {MINUTES} minutes or {GIB} GiB.")
+
+
+def prepared(place: Path, texts: int, labels: int) -> Callable[[], Any]:
+    """A campaign whose task is embedded already, by rows of our own."""
+    import pairsieve as ps
+    from pairsieve.artifacts import ArtifactStore, save_array
+    from pairsieve.tasks import Collection, Split, Task
+
+    made = synthetic_rows(texts, WIDTH, texts)
+    side = Collection([f"k{row}" for row in range(texts)], [f"text {row}" for row in range(texts)])
+    split = Split("all", AllPairs(texts), side, side, made.positives, np.empty(0, np.int64), True)
+    task = Task("synthetic-rows", "equivalence", {"all": split}, {"source": "experiments.bench"}, {})
+    campaign = ps.create_campaign(
+        place / "campaign",
+        task,
+        labels=2 * labels,
+        rounds=2,
+        search="ivf",
+        reranker="off",
+        measure=[],
+        cache=place / "cache",
+    )
+    scores = campaign.trainer.scores
+    key, _ = scores._rows_key(campaign.trainer.learner.pretrained(), campaign.split.left, "left", "")
+    store = ArtifactStore(place / "cache")
+    store.get("embeddings", key, lambda folder: save_array(folder / "rows.npy", made.rows))
+    return lambda: None
+
+
+def of_rounds(rounds: list[dict[str, Any]], seconds: float, peak: float, texts: int) -> Claim:
+    """The second round's seconds by phase, and its index's recall, as `run` wrote them down."""
+    figures = [round["figures"] for round in rounds]
+    spent = [one["seconds"] for one in figures if "train" in one.get("seconds", {})]
+    first = sum(spent[0].values())
+    recall = [one["search"]["recall"] for one in figures if "has_chance" in one][1]
+    phases = ", ".join(f"{phase} {took:.1f} s" for phase, took in spent[1].items())
+    found = f"recall {recall['value']:.3f} ({recall['low']:.3f} to {recall['high']:.3f})"
+    if recall["value"] < FEWEST_FOUND:
+        raise SystemExit(f"The index found too few: {found}.")
+    return Claim(
+        f"Two rounds over {texts:,} texts, embedding apart",
+        f"pairsieve run, search ivf, {found}",
+        seconds,
+        f"{MINUTES} minutes, the limit of one round over a million",
+        60.0 * MINUTES,
+        60.0 * MINUTES / seconds,
+        f"under {MINUTES} min and {GIB} GiB at recall {FEWEST_FOUND}",
+        peak,
+        f"{texts:,} texts × {WIDTH}, {NEIGHBOURS} neighbours a text, 2 cores",
+        f"reading and start-up included; as `run` noted them, round 1: {first:.0f} s, round 2: {phases}; "
+        f"{found} of {recall['n']} sampled rows against an exact scan; {busy()}",
+    )
+
+
+def beside_faiss(texts: int, threads: int, repeats: int) -> Claim:
+    from pairsieve.scan import open_scan
+    from pairsieve.search import ivf, neighbour_recall, neighbours
+
+    rows = synthetic_rows(texts, WIDTH, texts).rows
+    probes = ivf.build_lists(rows, neighbours.sampled(rows), NEIGHBOURS, threads=threads).probes
+    sides = [Side(by_index, kind, texts, probes, threads) for kind in ("ivf", "faiss-ivf")]
+    ours, peers = in_turns(sides, repeats)
+    scan = open_scan(AllPairs(texts), rows, device="cpu", threads=threads)
+    recalls = [neighbour_recall(scan, side.result, np.random.default_rng(1)).value for side in sides]
+    words = f"recall {recalls[0]:.3f} and {recalls[1]:.3f} of 500 sampled rows; {busy(*sides)}"
+    peak, peers_peak = (side.close() for side in sides)
+    return Claim(
+        f"{NEIGHBOURS} nearest of every row by an IVF index",
+        f"inverted lists, {probes} probes, as many as recall 0.95 asks for",
+        ours,
+        f"Faiss IndexIVFFlat, {probes} probes",
+        peers,
+        peers / ours,
+        "",
+        peak,
+        f"{texts:,} texts × {WIDTH}, {threads} threads",
+        f"{words}; peer's peak {peers_peak:.2f} GiB",
+    )
+
+
+def by_index(kind: str, texts: int, probes: int, threads: int) -> Callable[[], Any]:
     import faiss
 
-    faiss.omp_set_num_threads(asked_for.threads)
-    result: dict[str, Any] = {
-        key: vars(asked_for)[key] for key in ("texts", "width", "neighbours", "batch", "probes", "threads")
-    }
-    clock = Clock()
-    collection = synthetic_rows(asked_for.texts, asked_for.width, asked_for.texts)
-    space = AllPairs(asked_for.texts)
-    rng = np.random.default_rng(1)
-    asked = asked_pairs(space, collection.positives, rng)
-    clock.lap("make the collection")
+    from pairsieve.search import neighbours
 
-    def tracked(items: Iterable[Any], words: str) -> Iterable[Any]:
-        if words == "searching the index":
-            clock.lap("build the index")
-        return items
+    faiss.omp_set_num_threads(threads)
+    rows, few = synthetic_rows(texts, WIDTH, texts).rows, synthetic_rows(6000, WIDTH, 3000).rows
+    neighbours.index_neighbours(AllPairs(6000), few, few, NEIGHBOURS)  # compiles
 
-    asked_of = {"lists": asked_for.lists, "probes": asked_for.probes}
-    closest, cosines = index_neighbours(space, collection.rows, collection.rows, 1, **asked_of)
-    cosines = cosines.reshape(-1)
-    weights = weights_by_nearness(cosines, similarity_floor(cosines), SMOOTHING_STRENGTH)
-    rows = smoothed_all(collection.rows, collection.rows, closest.reshape(-1), weights)
-    clock.lap("smooth with the nearest")
-    # The index is built and searched in one call; its progress bar tells where one ends.
-    with patch("pairsieve.search.neighbours.tracked", tracked):
-        columns, scores = index_neighbours(space, rows, rows, asked_for.neighbours, **asked_of)
-    clock.lap("search the index")
-    scan = open_scan(space, rows, device="cpu", threads=asked_for.threads)
-    recall = neighbour_recall(scan, columns, rng, asked_for.recall_rows)
-    clock.lap("measure its recall")
-    method = f"Faiss IVF, {asked_for.neighbours} neighbours a row"
-    search = NeighbourSearch(space, columns, scores, method, recall)
-    near = search.closest(BOUNDARY, asked_for.batch, asked).pairs
-    clock.lap("select by boundary")
-    best = search.best(asked_for.batch, asked).pairs
-    clock.lap("select the best")
+    def work() -> Any:
+        given = 0 if kind == "ivf" else probes
+        return neighbours.index_neighbours(AllPairs(texts), rows, rows, NEIGHBOURS, kind, probes=given)[0]
 
-    for found in (near, best):
-        if len(found) != asked_for.batch or is_member(found.ids, asked).any():
-            raise SystemExit("The selection is short, or holds pairs already asked.")
-    result |= {
-        "pairs": space.size,
-        "asked": len(asked),
-        "recall": asdict(recall),
-        "matches": {
-            "boundary": int(is_member(near.ids, collection.positives).sum()),
-            "best": int(is_member(best.ids, collection.positives).sum()),
-        },
-        "seconds": clock.laps,
-        "peak_memory_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,  # Linux counts in KiB
-    }
-    print(json.dumps(result, indent=2) if asked_for.json else as_table(result))
-
-
-def asked_pairs(space: AllPairs, positives: Ids, rng: np.random.Generator) -> Ids:
-    """Half of them matches, which a search would otherwise find again; half drawn from all pairs."""
-    known = rng.choice(positives, min(ASKED // 2, len(positives) // 2), replace=False)
-    return np.union1d(known, space.sample(ASKED // 2, rng))
-
-
-class Clock:
-    """Seconds since the last lap, under a name."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._since = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name] = now - self._since
-        self._since = now
-
-
-def as_table(result: dict[str, Any]) -> str:
-    recall, matches = result["recall"], result["matches"]
-    size = f"{result['texts']:,} texts, {result['pairs']:,} pairs, {result['width']} dimensions"
-    work = f"{result['neighbours']} neighbours a row, {result['batch']:,} pairs selected"
-    interval = f"95 % interval {recall['low']:.4f} to {recall['high']:.4f}, {recall['n']} sampled rows"
-    lines = [
-        f"{size}: {work}, {result['asked']:,} asked before",
-        f"  recall of the index           {recall['value']:9.4f}    {interval}",
-        *(f"  {name:28}  {seconds:9.1f} s" for name, seconds in result["seconds"].items()),
-        f"  all of it                     {sum(result['seconds'].values()):9.1f} s",
-        f"  peak resident memory          {result['peak_memory_gib']:9.2f} GiB",
-        f"  matches nearest the boundary  {matches['boundary']:9,}    among the best {matches['best']:,}",
-    ]
-    return "\n".join(lines)
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--texts", type=int, default=1_000_000)
-    parser.add_argument("--width", type=int, default=384)
-    parser.add_argument("--neighbours", type=int, default=100)
-    parser.add_argument("--batch", type=int, default=2048)
-    parser.add_argument("--lists", type=int, default=0, help="of the index; 0: its default, 4·√texts")
-    # The index's own default, a sixteenth of its lists, reads 100 TB at a million texts: hours on two cores.
-    parser.add_argument("--probes", type=int, default=8, help="lists looked at for a text; 0: its default")
-    parser.add_argument("--recall-rows", type=int, default=500, help="rows whose recall is measured")
-    parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--json", action="store_true")
-    return parser.parse_args()
+    return work
 
 
 if __name__ == "__main__":

@@ -5,13 +5,14 @@
     python -m experiments.bench.performance --run startup sklearn_ap
 
 A result is a list of claims as `claims.py` writes them, in one file for each bench; `growth.json` holds the
-costs by size, `million.json` what `million.py` printed. No number on the page comes from anywhere else.
+costs by size. No number on the page comes from anywhere else.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 from collections import defaultdict
@@ -188,7 +189,7 @@ def growth_section(costs: list[dict[str, Any]]) -> str:
     kinds = list(dict.fromkeys(cost["what"] for cost in costs))
     at = {(cost["what"], cost["texts"]): cost for cost in costs}
     rows = [
-        "## From ten thousand texts to a million\n",
+        f"## From {min(cost['texts'] for cost in costs):,} texts to a million\n",
         f"By `growth` on {costs[0]['machine']}. Plain: measured, with its peak memory. *Slanted*:",
         "by arithmetic from a measured time, as the notes say. `million` runs a million in full.\n",
         "| texts | pairs | " + " | ".join(kinds) + " |",
@@ -206,7 +207,20 @@ def growth_section(costs: list[dict[str, Any]]) -> str:
         f"- {c['what']}, {c['texts']:,}: {c['note']}." for c in costs if c["what"] != kinds[0]
     )
     first = at[kinds[0], min(cost["texts"] for cost in costs)]
-    return "\n".join([*rows, "", f"- {kinds[0]}, every size: {first['note']}.", *notes]) + "\n"
+    exponents = [words for kind in kinds if (words := exponent(kind, costs))]
+    return "\n".join([*rows, "", *exponents, f"- {kinds[0]}, every size: {first['note']}.", *notes]) + "\n"
+
+
+def exponent(kind: str, costs: list[dict[str, Any]]) -> str:
+    """By which power of the texts a kind of work grew between its two largest measured sizes."""
+    known = sorted(
+        (cost["texts"], cost["seconds"]) for cost in costs if cost["what"] == kind and cost["measured"]
+    )
+    if len(known) < 2:
+        return ""
+    (less, quicker), (more, slower) = known[-2:]
+    power = math.log(slower / quicker) / math.log(more / less)
+    return f"- {kind}: texts^{power:.2f} from {less:,} to {more:,} texts, measured."
 
 
 def seconds(value: float) -> str:

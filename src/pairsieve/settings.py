@@ -163,7 +163,7 @@ class CampaignSettings:
     search: str = _setting(
         "exact",
         "over all pairs, or over the nearest neighbours of each text: exactly or by an index",
-        _one_of("exact", "neighbours", "faiss-ivf", "faiss-hnsw"),
+        _one_of("exact", "neighbours", "ivf", "faiss-ivf", "faiss-hnsw"),
     )
     neighbours: int = _setting(
         100, "neighbours per text, unless search is exact; the paper: 100 WikiQA, 1000 QQP", _whole(1, 10**6)

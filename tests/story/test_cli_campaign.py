@@ -205,7 +205,7 @@ def test_a_task_without_truth_waits_for_people(person: Person, tiny_encoder: Pat
         ("--learner", "ful", "unknown learner 'ful'. Did you mean 'full'? Known: auto, full, projection"),
         ("--encoder", "all-MiniLM-L6-v3", "unknown encoder 'all-MiniLM-L6-v3'"),
         ("--encoder", "all-MiniLM-L6-v3", "Did you mean 'all-MiniLM-L6-v2'?"),
-        ("--search", "faiss-ivv", "Allowed: one of 'exact', 'neighbours', 'faiss-ivf', 'faiss-hnsw'"),
+        ("--search", "faiss-ivv", "Allowed: one of 'exact', 'neighbours', 'ivf', 'faiss-ivf', 'faiss-hnsw'"),
         ("--seed-set", "uncertainty", "Allowed: one of 'auto', 'spread', 'static', 'stated', 'random'"),
         (
             "--split",

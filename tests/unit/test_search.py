@@ -98,7 +98,7 @@ def test_neighbours_that_run_out_name_the_setting():
         few.best(500, np.empty(0, np.int64))
 
 
-@pytest.mark.parametrize("kind", ["faiss-ivf", "faiss-hnsw"])
+@pytest.mark.parametrize("kind", ["ivf", "faiss-ivf", "faiss-hnsw"])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_an_index_reports_the_recall_it_has(kind, symmetric):
     rng = np.random.default_rng(5)

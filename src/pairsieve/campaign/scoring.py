@@ -29,9 +29,10 @@ from pairsieve.scorer.corrections import (
     NeighbourFinder,
     correct_rows,
     densities_from_lists,
+    lengthen_rows,
     smooth_rows,
 )
-from pairsieve.search import ExactSearch, NeighbourSearch, PairSearch, neighbour_recall
+from pairsieve.search import INDEXES, ExactSearch, NeighbourSearch, PairSearch, neighbour_recall
 from pairsieve.settings import CampaignSettings
 from pairsieve.tasks import Collection, Split
 
@@ -125,6 +126,19 @@ class SplitScorer:
         finder, memo = self._finder(split, model), self._memo(scorer, split, model, scorer.matcher)
         return correct_rows(scorer.corrections, split.space, rows, finder, memo)
 
+    def corrected_rows(self, scorer: Scorer, model: str) -> tuple[Rows, Rows | None]:
+        """The rows of the asked split whose product is the score, and not those that they are made of: of a
+        million texts each are a quarter of the memory."""
+        if not any(scorer.corrections.smoothing):
+            return self.corrected(scorer, self.own, model).rows
+        finder, memo = self._finder(self.own, model), self._memo(scorer, self.own, model, scorer.matcher)
+        left, right, *_ = smooth_rows(
+            scorer.corrections, self.own.space, self.unit_rows(scorer.matcher, self.own, model), finder, memo
+        )
+        if any(scorer.corrections.hubness):
+            lengthen_rows(scorer.corrections, self.own.space, (left, right), finder, memo)
+        return left, right
+
     def nearest(self, matcher: Matcher, model: str) -> Arrays:
         """The nearest of each text of the asked split and its cosine, by plain rows."""
         finder = self._finder(self.own, model)
@@ -140,8 +154,10 @@ class SplitScorer:
                 return ExactSearch(scan)
             return NeighbourSearch.exact(scan, settings.neighbours)
         finder, memo = self._finder(self.own, model), self._memo(scorer, self.own, model, scorer.matcher)
-        unit = self.unit_rows(scorer.matcher, self.own, model)
-        left, right, *_ = smooth_rows(scorer.corrections, space, unit, finder, memo)
+        # Not by name: at a million texts, rows that nobody needs any more are a quarter of the memory.
+        left, right, *_ = smooth_rows(
+            scorer.corrections, space, self.unit_rows(scorer.matcher, self.own, model), finder, memo
+        )
         columns, scores = self._index_lists((left, right), model)
         rng = generator_for(settings.seed, round, "recall")
         recall = neighbour_recall(
@@ -151,7 +167,9 @@ class SplitScorer:
             found = memo("density", lambda: finder.densities(space, left, right))
             names = enumerate(("left", "right"))
             lengths = [scorer.corrections.lengths(found[name], side) for side, name in names]
-            scores = scores * lengths[0][:, None] * np.where(columns >= 0, lengths[1][columns], np.float32(1))
+            scores = scores * lengths[0][:, None]
+            for at, listed in enumerate(columns):
+                scores[at] *= lengths[1][listed]  # -1 takes any length: it has no score
         method = f"{settings.search}, {columns.shape[1]} neighbours a row"
         return NeighbourSearch(space, columns, scores, method, recall)
 
@@ -210,7 +228,7 @@ class SplitScorer:
 
     def index_name(self, split: Split) -> str:
         """The index that lists neighbours of the asked split; empty where every pair is visited."""
-        indexed = split is self.own and self.settings.search.startswith("faiss")
+        indexed = split is self.own and self.settings.search in INDEXES
         return f"{self.settings.search} {self.settings.neighbours}" if indexed else ""
 
     def _finder(self, split: Split, model: str) -> NeighbourFinder:
@@ -221,6 +239,7 @@ class SplitScorer:
     def _index_lists(self, rows: tuple[Rows, Rows | None], model: str) -> tuple[NDArray[np.int64], Rows]:
         """Each text's neighbours in the asked split by the index, and their cosines; the last are kept."""
         if self._lists is None or self._lists[0] != model:
+            self._lists = None  # before the next are made: at a million texts they are a fifth of the memory
             self._lists = model, self._indexed(self.own.space, *rows, self.settings.neighbours)
         return self._lists[1]
 
@@ -228,8 +247,8 @@ class SplitScorer:
         self, space: PairSpace, left: Rows, right: Rows | None, count: int
     ) -> tuple[NDArray[np.int64], Rows]:
         """Up to `count` neighbours of each row by the index of the settings, and their cosines."""
-        one = unit_rows(left)
-        other = one if right is None else unit_rows(right)
+        one = _writeable(left)
+        other = one if right is None else _writeable(right)
         count = min(count, space.shape[1] - space.symmetric)
         return index_neighbours(self.shards, space, one, other, count, self.settings.search)
 
@@ -254,6 +273,11 @@ class _IndexNeighbours:
     def densities(self, space: PairSpace, left: Rows, right: Rows | None) -> Arrays:
         one, other = densities_from_lists(space, *self.scores._index_lists((left, right), self.model))
         return {"left": one, "right": other}
+
+
+def _writeable(rows: Rows) -> Rows:
+    """Rows in memory, as an index takes them; embeddings are mapped from disk, and read-only."""
+    return rows if rows.flags.writeable else unit_rows(rows)
 
 
 def _own_rows_key(model: str, texts: Collection, side: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from pairsieve.files import load_json
 from pairsieve.pairs import Ids, PairSpace, ScoredPairs, is_member
 from pairsieve.reranker.features import normalised
 from pairsieve.scorer import Scorer, make_corrections
-from pairsieve.search import Found, PairSearch
+from pairsieve.search import INDEXES, Found, PairSearch
 from pairsieve.settings import CampaignSettings
 from pairsieve.strategies import Named, strategy_named
 from pairsieve.tasks import Split
@@ -132,7 +132,7 @@ def _select(
     def sure_matches() -> Ids:
         """Pairs of one collection that are surely matches, by the scorer or by a label."""
         known = labels.ids[labels.values]
-        if not trainer.split.space.symmetric or settings.search.startswith("faiss") or not labels.round:
+        if not trainer.split.space.symmetric or settings.search in INDEXES or not labels.round:
             return known[:0]
         scorer = trainer.scorer(labels)
         scan = trainer.scores.score(scorer, trainer.split, trainer.model_key(labels)).scan

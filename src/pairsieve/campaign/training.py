@@ -165,7 +165,7 @@ class Trainer:
         return make_corrections(self.split.space, hubness, smoothing, floor)
 
     def _calibrate(self, folder: Path, scorer: Scorer, labels: Labels) -> None:
-        left, right = self.scores.corrected(scorer, self.split, self.model_key(labels)).rows
+        left, right = self.scores.corrected_rows(scorer, self.model_key(labels))
         scores = np.empty(len(labels.ids))
         for first in range(0, len(labels.ids), _PAIRS_AT_ONCE):
             one, other = pair_rows(labels.ids[first : first + _PAIRS_AT_ONCE])

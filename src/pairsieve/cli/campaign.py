@@ -54,7 +54,10 @@ def init(
     ),
     split: str | None = Option(None, help="The split to ask about. [all, or train]"),
     measure: list[str] = Option([], help="Split to measure after each round; repeatable. [all, or dev]"),
-    search: str = Option("exact", help="Search for pairs: exact, neighbours, faiss-ivf or faiss-hnsw."),
+    search: str = Option(
+        "exact",
+        help="Search for pairs: exact, neighbours, ivf (from 200,000 texts on), faiss-ivf or faiss-hnsw.",
+    ),
     neighbours: int = Option(100, help="Neighbours of each text, unless search is exact."),
     left_prefix: str = Option("", help='Text put before each left text, such as "query: ".'),
     right_prefix: str = Option("", help='The same for right texts, such as "passage: ".'),

@@ -1,4 +1,4 @@
-"""Nearest neighbours by Faiss indexes that many workers build and search.
+"""Nearest neighbours by indexes that many workers build and search.
 
 Rows are cut into indexes of `search.neighbours.ROWS_PER_INDEX` as on one machine, so both find the same. The
 rows that ask are shared out too.
@@ -6,8 +6,9 @@ rows that ask are shared out too.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import NDArray
 
 from pairsieve.contracts import MapShards
 from pairsieve.pairs import AcrossPairs, AllPairs, PairSpace
@@ -20,12 +21,7 @@ SHARES_PER_WORKER = 2  # of the asking rows, so that the last ones find few work
 
 
 def index_neighbours(
-    shards: MapShards | None,
-    space: PairSpace,
-    left: Matrix,
-    right: Matrix,
-    count: int,
-    kind: str = "faiss-ivf",
+    shards: MapShards | None, space: PairSpace, left: Matrix, right: Matrix, count: int, kind: str = "ivf"
 ) -> Neighbours:
     """As `search.index_neighbours`. A lost worker costs the share it was searching.
 
@@ -39,8 +35,9 @@ def index_neighbours(
         whole = index_neighbours(shards, AllPairs(space.texts), left, right, wanted, kind)
         return foreign_neighbours(space, np.arange(space.texts), *whole, count)
     starts = range(0, max(len(right), 1), neighbours.ROWS_PER_INDEX)
+    asking = shards.share(neighbours.sampled(left))
     builds = [
-        (shards.share(right[start : start + neighbours.ROWS_PER_INDEX]), count, kind, shards.threads)
+        (shards.share(right[start : start + neighbours.ROWS_PER_INDEX]), asking, count, kind, shards.threads)
         for start in starts
     ]
     indexes = {at: shards.share(index) for at, index in shards.map(_build, builds, "indexing")}
@@ -59,27 +56,31 @@ def index_neighbours(
         first, start = jobs[job]
         rows = slice(first, first + len(found))
         found = np.where(found < 0, -1, found + start)
-        columns[rows], scores[rows] = neighbours.merge_neighbours(columns[rows], scores[rows], found, values)
+        neighbours.merge_neighbours((columns[rows], scores[rows]), (found, values))
     return columns, scores
 
 
 # ── on a worker ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _build(rows: Matrix, count: int, kind: str, threads: int) -> NDArray[np.uint8]:
-    """An index as bytes."""
-    import faiss
+def _build(rows: Matrix, asking: Matrix, count: int, kind: str, threads: int) -> Any:
+    """An index; Faiss's as bytes."""
+    if kind.startswith("faiss"):
+        import faiss
 
-    if threads:
-        faiss.omp_set_num_threads(threads)
-    return faiss.serialize_index(neighbours.build_index(rows, count, kind))
+        if threads:
+            faiss.omp_set_num_threads(threads)
+        return faiss.serialize_index(neighbours.build_index(rows, asking, count, kind))
+    return neighbours.build_index(rows, asking, count, kind, threads=threads)
 
 
 def _search(
-    index: NDArray[np.uint8], rows: Matrix, count: int, symmetric: bool, first_row: int, threads: int
+    index: Any, rows: Matrix, count: int, symmetric: bool, first_row: int, threads: int
 ) -> Neighbours:
-    import faiss
+    if isinstance(index, np.ndarray):
+        import faiss
 
-    if threads:
-        faiss.omp_set_num_threads(threads)
-    return neighbours.search_index(faiss.deserialize_index(index), rows, count, symmetric, first_row)
+        if threads:
+            faiss.omp_set_num_threads(threads)
+        index = faiss.deserialize_index(index)
+    return neighbours.search_index(index, rows, count, symmetric, first_row, threads)

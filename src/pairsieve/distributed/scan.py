@@ -165,8 +165,9 @@ class ShardedScan:
             span = slice(left.first, left.first + left.count)
             found = np.where(found < 0, -1, found + right.first)
             if len(self._wide) > 1 or found.shape[1] < count:
-                found, values = merge_neighbours(columns[span], scores[span], found, values)
-            columns[span], scores[span] = found, values
+                merge_neighbours((columns[span], scores[span]), (found, values))
+            else:
+                columns[span], scores[span] = found, values
         return columns, scores
 
     # ── bands and blocks ────────────────────────────────────────────────────────────────────────

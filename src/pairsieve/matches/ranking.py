@@ -17,7 +17,7 @@ from pairsieve.scorer import ScoredSpace, Scorer
 from pairsieve.search import index_neighbours, neighbour_recall
 from pairsieve.tasks import Split
 
-SEARCHES = {"exact": "", "ivf": "faiss-ivf", "hnsw": "faiss-hnsw"}
+SEARCHES = {"exact": "", "ivf": "ivf", "hnsw": "faiss-hnsw"}
 INDEX_NEIGHBOURS = 50  # of each text, where an index is searched
 _FINE = 8192  # thresholds over which all pairs are counted
 

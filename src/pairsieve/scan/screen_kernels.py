@@ -44,7 +44,9 @@ def _reaching(typing: Any, row: Any, at: Any, of_row: Any, of_columns: Any) -> A
             address = builder.gep(array.data, [arguments[1]])
             return builder.load(builder.bitcast(address, vector.as_pointer()), align=4)
 
-        products = builder.sitofp(along(signature.args[0], arguments[0]), floats)
+        products = along(signature.args[0], arguments[0])
+        if products.type != floats:
+            products = builder.sitofp(products, floats)
         of_row = [kernels.repeated(builder, builder.extract_value(arguments[2], k), WORD) for k in range(3)]
         of_columns = [along(signature.args[3][k], builder.extract_value(arguments[3], k)) for k in range(3)]
         value = builder.fmul(builder.fmul(products, of_columns[0]), of_row[0])
@@ -236,6 +238,47 @@ def add(noted: Any, values: Any, down: bool, above: Any, other0: int, rank: int,
         held[at], bar[at] = _added(
             held_values[at], found[at], held[at], bar[at], reach[at], rank, value[span], others[span]
         )
+
+
+@numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
+def probe(
+    products: Any,
+    places: Any,
+    own: Any,
+    scale: Any,
+    scales: Any,
+    shifts: Any,
+    names: Any,
+    wanted: int,
+    candidates: Any,
+) -> None:
+    """Add the pairs of a tile to the candidates of its rows, which are those at `places`.
+
+    A pair's value is scale_i · scale_j · product + shift_j; `names` are the columns' numbers, and `own` the
+    row's own. A row that is full drops what lies below its last wanted value by more than the reach; where
+    too many lie too close, some of these.
+    """
+    values, found, held, bar, reach = candidates
+    padded = _padded(scales), _padded(shifts), np.full(len(scales) + WORD, np.float32(np.nan))
+    for i in range(len(places)):
+        at = places[i]
+        row = products[i]
+        limit, n = bar[at], held[at]
+        for first in range(0, len(scales), WORD):
+            word = _reaching(row, first, (scale[at], np.float32(0), limit), padded)
+            while word != 0:
+                j = first + _first_bit(word)
+                word &= word - np.uint64(1)
+                value = (np.float32(row[j]) * scales[j]) * scale[at] + shifts[j]
+                if value < limit or names[j] == own[at]:
+                    continue
+                values[at, n] = value
+                found[at, n] = names[j]
+                n += 1
+                if n == values.shape[1]:
+                    limit = max(limit, _cut(values[at], n, wanted, reach[at]))
+                    n = min(_keep(values[at], found[at], n, limit), n - n // 8)
+        held[at], bar[at] = n, limit
 
 
 @numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]

@@ -184,16 +184,23 @@ def correct_rows(
     left, right, nearest, weights = smooth_rows(corrections, space, rows, finder, memo)
     if not any(corrections.hubness):
         return CorrectedRows(space, rows, (left, right), nearest, weights)
-    smooth = left, right
+    if not nearest:  # else the rows are a copy already
+        left, right = left.copy(), None if right is None else right.copy()
+    densities, lengths = lengthen_rows(corrections, space, (left, right), finder, memo)
+    return CorrectedRows(space, rows, (left, right), nearest, weights, densities, lengths)
+
+
+def lengthen_rows(
+    corrections: Corrections, space: PairSpace, smooth: Sides, finder: NeighbourFinder, memo: Memo = compute
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """Give smoothed rows the lengths of hubness correction, in place: densities and lengths of both sides."""
     found = memo("density", lambda: finder.densities(space, *smooth))
     densities = found["left"], found["right"]
     lengths = corrections.lengths(densities[0], 0), corrections.lengths(densities[1], 1)
-    if not nearest:  # else the rows are a copy already
-        left, right = left.copy(), None if right is None else right.copy()
-    left *= lengths[0][:, None]
-    if right is not None:
-        right *= lengths[1][:, None]
-    return CorrectedRows(space, rows, (left, right), nearest, weights, densities, lengths)
+    for rows, of_side in zip(smooth, lengths):
+        if rows is not None:
+            rows *= of_side[:, None]
+    return densities, lengths
 
 
 # ── neighbour smoothing ──────────────────────────────────────────────────────────────────────────
@@ -253,19 +260,28 @@ def densities_from_lists(
     """The density of each left and right text from lists of neighbours (n, k), best first, as an index
     finds them; -1 is no neighbour. One collection: both are the same array."""
     count = competitors(space.symmetric)
-    listed = columns >= 0
-    rows = np.broadcast_to(np.arange(len(columns))[:, None], columns.shape)[listed]
-    right = _best(columns[listed], cosines[listed], space.shape[1], count)
-    left = _best(rows, cosines[listed], space.shape[0], count)
+    left = density(cosines[:, :count])
+    best = np.zeros((space.shape[1], count), np.float32)  # the highest of each right text so far
+    for first in range(0, len(columns), _ROWS_AT_ONCE):
+        some, values = columns[first : first + _ROWS_AT_ONCE], cosines[first : first + _ROWS_AT_ONCE]
+        listed = some >= 0
+        _raise(best, some[listed], values[listed])
+    right = best.sum(axis=1, dtype=np.float32)
     if space.symmetric:
         left = right = np.maximum(left, right)
     return left, right
 
 
-def _best(places: NDArray[np.int64], cosines: Floats, size: int, count: int) -> Floats:
-    """The sum of the `count` highest cosines at each of `size` places."""
+def _raise(best: Floats, places: NDArray[np.int64], cosines: Floats) -> None:
+    """Put cosines among the highest (size, count) of their places, as far as they belong there."""
+    count = best.shape[1]
+    if count == 1:
+        np.maximum.at(best[:, 0], places, cosines)
+        return
     order = np.lexsort((-cosines, places))
     places, cosines = places[order], cosines[order]
-    first = np.searchsorted(places, places, side="left")
-    kept = np.arange(len(places)) - first < count
-    return np.bincount(places[kept], np.maximum(cosines[kept], 0), size).astype(np.float32)
+    rank = np.arange(len(places)) - np.searchsorted(places, places, side="left")
+    for nth in range(count):
+        at = places[rank == nth]  # each at most once
+        lowest = np.maximum(best[at, -1], cosines[rank == nth])
+        best[at] = -np.sort(-np.column_stack([best[at, :-1], lowest]), axis=1)

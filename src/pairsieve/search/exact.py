@@ -54,8 +54,12 @@ class TopPairs:
     centre: float | None
     _pieces: list[ScoredPairs] = field(default_factory=list)
     _held: int = 0
+    _farthest: float = np.inf  # what lies farther has as many as are wanted before it
 
     def take(self, ids: Ids, scores: Scores) -> None:
+        if self._farthest < np.inf:
+            near = self._distance(scores) <= self._farthest
+            ids, scores = ids[near], scores[near]
         piece = ScoredPairs.of(ids, scores).without(self.asked)
         self._pieces.append(piece)
         self._held += len(piece)
@@ -75,6 +79,13 @@ class TopPairs:
             together.best(self.count) if self.centre is None else together.closest(self.centre, self.count)
         )
         self._pieces, self._held = [wanted], len(wanted)
+        if len(wanted) == self.count:
+            self._farthest = float(self._distance(wanted.scores).max(initial=-np.inf))
+
+    def _distance(self, scores: Scores) -> NDArray[np.float64]:
+        """How far scores lie from what is wanted."""
+        exact = scores.astype(np.float64)
+        return -exact if self.centre is None else np.abs(exact - self.centre)
 
 
 def check_pool(asked_for: int, free: int, pool: str, remedy: str) -> None:

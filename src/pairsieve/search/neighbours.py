@@ -1,7 +1,7 @@
-"""Search for pairs among each row's m nearest neighbours, as the paper does, and Faiss indexes of them.
+"""Search for pairs among each row's m nearest neighbours, as the paper does, and indexes of them.
 
-The neighbours come from an exact scan or from a Faiss index (IVF or HNSW) where an exact scan does not
-pay; an index's recall is measured against an exact scan of sampled rows, never assumed.
+The neighbours come from an exact scan, or where that does not pay from an index: our own inverted lists
+(`ivf.py`) or Faiss's. An index's recall is measured against an exact scan of sampled rows, never assumed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from pairsieve.pairs import AcrossPairs, AllPairs, Ids, PairSpace, Rows, Scores
 from pairsieve.progress import tracked
 from pairsieve.scan import Neighbours, Scan
 from pairsieve.scan.across import foreign_neighbours
+from pairsieve.search import ivf
 from pairsieve.search.exact import Found, TopPairs, check_pool
 
 Matrix: TypeAlias = NDArray[np.float32]  # unit rows (n, d)
 
-INDEXES = ("faiss-hnsw", "faiss-ivf")
+INDEXES = ("ivf", "faiss-ivf", "faiss-hnsw")
 BATCH = 16384
 OVER_SOURCES = 4  # times as many neighbours are asked for where those of the same source are dropped
 ROWS_PER_INDEX = 1 << 20  # 1.6 GB of float32 at 384 dimensions
@@ -76,42 +77,64 @@ def index_neighbours(
     left: Matrix,
     right: Matrix,
     count: int,
-    kind: str = "faiss-ivf",
+    kind: str = "ivf",
     lists: int = 0,
     probes: int = 0,
 ) -> Neighbours:
-    """Each left row's `count` nearest right rows by Faiss over unit rows, best first; -1 where fewer found.
+    """Each left row's `count` nearest right rows by an index of unit rows, best first; -1 where fewer found.
 
     An index for every `ROWS_PER_INDEX` right rows; a row's nearest are the best of what the indexes find,
-    ties by smaller column. `lists` defaults to 4·√n, `probes` to 16: at a million texts that visits one in
-    250 of them, and `neighbour_recall` says what it cost.
+    ties by smaller column. `lists` defaults to 4·√n. `probes` are by default as many as `ivf.RECALL` needs,
+    of Faiss's lists 16: `neighbour_recall` says what an index misses.
     """
     if isinstance(space, AcrossPairs):
         wanted = min(OVER_SOURCES * count, space.texts - 1)
         whole = index_neighbours(AllPairs(space.texts), left, right, wanted, kind, lists, probes)
         return foreign_neighbours(space, np.arange(space.texts), *whole, count)
-    columns = np.full((len(left), count), -1, np.int64)
-    scores = np.full((len(left), count), -np.inf, np.float32)
+    found: Neighbours | None = None
     for start in range(0, max(len(right), 1), ROWS_PER_INDEX):
-        index = build_index(right[start : start + ROWS_PER_INDEX], count, kind, lists, probes)
-        found, values = search_index(index, left, count, space.symmetric, -start)
-        columns, scores = merge_neighbours(columns, scores, np.where(found < 0, -1, found + start), values)
-    return columns, scores
+        part = right if len(right) <= ROWS_PER_INDEX else right[start : start + ROWS_PER_INDEX]
+        index = build_index(part, sampled(left), count, kind, lists, probes)
+        more = search_index(index, left, count, space.symmetric, -start)
+        more[0][more[0] >= 0] += start
+        found = more if found is None else merge_neighbours(found, more)
+    assert found is not None
+    return found
 
 
-def merge_neighbours(columns: Rows, scores: Scores, more: Rows, values: Scores) -> Neighbours:
-    """The best of two neighbour lists, row by row: (n, k) and (n, j) -> (n, k). Ties by smaller column."""
-    both, all_values = np.concatenate([columns, more], axis=1), np.concatenate([scores, values], axis=1)
-    order = np.lexsort((both, -all_values), axis=1)[:, : columns.shape[1]]
-    return np.take_along_axis(both, order, 1), np.take_along_axis(all_values, order, 1)
+def merge_neighbours(one: Neighbours, other: Neighbours) -> Neighbours:
+    """The best of two neighbour lists (n, k), row by row; ties by smaller column. Written over `one`."""
+    for first in range(0, len(one[0]), BATCH):
+        part = slice(first, first + BATCH)
+        columns = np.concatenate([one[0][part], other[0][part]], axis=1)
+        scores = np.concatenate([one[1][part], other[1][part]], axis=1)
+        order = np.lexsort((columns, -scores), axis=1)[:, : one[0].shape[1]]
+        one[0][part] = np.take_along_axis(columns, order, 1)
+        one[1][part] = np.take_along_axis(scores, order, 1)
+    return one
 
 
-def build_index(right: Matrix, count: int, kind: str = "faiss-ivf", lists: int = 0, probes: int = 0) -> Any:
-    """The Faiss index over unit rows (m, d), ready to be asked for `count` nearest."""
-    import faiss
+def sampled(left: Matrix) -> Matrix:
+    """Some of the rows that ask, evenly spread, by which an index chooses its probes."""
+    return left[:: max(1, len(left) // ivf.SAMPLED)]
 
+
+def build_index(
+    right: Matrix,
+    asking: Matrix,
+    count: int,
+    kind: str = "ivf",
+    lists: int = 0,
+    probes: int = 0,
+    threads: int = 0,
+) -> Any:
+    """The index over unit rows (m, d), ready to be asked for `count` nearest by rows like `asking`."""
     if kind not in INDEXES:
         raise InputError(f"unknown index {kind!r}", remedy=nearest(kind, INDEXES))
+    if kind == "ivf":
+        return ivf.build_lists(right, asking, count, lists, probes, threads)
+    import faiss
+
     size, width = right.shape
     index: Any
     if kind == "faiss-ivf":
@@ -131,19 +154,19 @@ def build_index(right: Matrix, count: int, kind: str = "faiss-ivf", lists: int =
     return index
 
 
-def search_index(index: Any, left: Matrix, count: int, symmetric: bool, first_row: int = 0) -> Neighbours:
+def search_index(
+    index: Any, left: Matrix, count: int, symmetric: bool, first_row: int = 0, threads: int = 0
+) -> Neighbours:
     """Each left row's `count` nearest in an index; in a symmetric space row i is the index's own row
     `first_row + i`, and not its own neighbour."""
-    spare = 1 if symmetric else 0  # a text finds itself: ask for one more, then drop it
+    if isinstance(index, ivf.ListIndex):
+        return ivf.search_lists(index, left, count, symmetric, first_row, threads)
     columns = np.empty((len(left), count), np.int64)
     scores = np.empty((len(left), count), np.float32)
     for first in tracked(range(0, len(left), BATCH), "searching the index"):
-        values, found = index.search(left[first : first + BATCH], count + spare)
-        if spare:
-            own = found == first_row + np.arange(first, first + len(found))[:, None]
-            own[~own.any(axis=1), -1] = True  # where it did not find itself, the farthest one goes
-            values = values[~own].reshape(len(found), count)
-            found = found[~own].reshape(len(found), count)
+        values, found = index.search(left[first : first + BATCH], count + symmetric)
+        own = first_row + np.arange(first, first + len(found))
+        found, values = ivf.without_own(found, values, own if symmetric else None)
         columns[first : first + BATCH], scores[first : first + BATCH] = found, values
     scores[columns < 0] = -np.inf
     return columns, scores
