@@ -172,12 +172,11 @@ def true_steps(curve: Calibration, log_odds: ArrayLike, pairs: ArrayLike, matche
         ends.append(ends[-1] + 1 + int(np.argmax(known)) if known.any() else len(z) - 1)
     counts, found = (np.diff(each[ends[1:]], prepend=0.0) for each in (size, true))
     weights = np.maximum(counts, 1e-9)  # beyond the last pair there is none
-    rates = isotonic_regression(found / np.maximum(counts, 1.0), sample_weight=weights, increasing=False)
-    edges = np.append(z[0] + 1.0, z[ends[1:]])
+    smoothed = (found + 0.5) / (counts + 1.0)  # never 0 or 1: no number of pairs tells that
+    rates = isotonic_regression(smoothed, sample_weight=weights, increasing=False)
     kept = np.append(np.diff(rates) != 0.0, True)  # steps that were pooled are one
-    return replace(
-        curve, edges=(float(edges[0]), *edges[1:][kept].tolist()), steps=tuple(rates[kept].tolist())
-    )
+    edges = np.append(z[0] + 1.0, z[ends[1:]][kept])
+    return replace(curve, edges=tuple(edges.tolist()), steps=tuple(rates[kept].tolist()))
 
 
 def expected_rates(curve: Calibration, log_odds: Floats, counts: ArrayLike) -> Floats:

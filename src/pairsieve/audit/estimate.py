@@ -14,6 +14,8 @@ spoke for: their matches are taken off (`StratumCounts`).
 Recall and AP are ratios of such estimates. What the errors of these add to the mean of a ratio is taken off
 (`less_curvature`), and inside a stratum matches that nobody labelled lie as the drawn ones do
 (`Layout.as_drawn`). With few labels within reach that is not enough, and limits are given without a value.
+So it is where the ranking has moved since they were drawn: pairs that came up from far below were hardly ever
+drawn, and the few that were have weights so large that the others count for little.
 
 **Limits assume nothing** about rates between strata. In each stratum they are those of Clopper and Pearson
 (1934), for the finite number of pairs left; over strata they are melded (Fay, Proschan and Brittain 2015): of
@@ -46,11 +48,12 @@ from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError
 from pairsieve.pairs import Mask
 
-STEEPER = 2.0  # how much faster the rate may fall inside a stratum than around it: AP's upper limit
+STEEPER = 16.0  # how much faster the rate may fall inside a stratum than around it: AP's upper limit
 TRIMMED = 8.0  # a label counts at most so many times the median weight of its stratum (Potter 1990)
 PARTS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the room for matches far down: AP's lower limit
 DRAWS = 2000
-FEWEST_LABELS, FEWEST_MATCHES = 60, 5  # labels and matches within reach from which recall and AP have a value
+# Drawn labels (of equal weights) and labelled matches within reach from which recall and AP have a value.
+FEWEST_LABELS, FEWEST_MATCHES = 60, 5
 
 
 @dataclass(frozen=True)
@@ -336,7 +339,7 @@ def estimate(
     spread = held.spread / (1.0 if errors is None else 1.0 - 2.0 * errors.rate)
     seen = bool(labelled[inside].sum() > 0)
     complete = not (held.rest - held.seen)[inside].sum() > 0
-    enough = bool((held.known + held.seen)[inside].sum() >= FEWEST_LABELS)
+    enough = bool(held.effective[inside].sum() >= FEWEST_LABELS)
     valued = complete or (enough and bool(labelled[inside].sum() >= FEWEST_MATCHES))
 
     def recall(where: Mask) -> tuple[float, tuple[float, float]] | None:

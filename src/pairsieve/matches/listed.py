@@ -18,7 +18,7 @@ import numpy as np
 
 from pairsieve.audit.draws import TRAIN, AskedPairs, Floats, Strata, cut_ranking
 from pairsieve.audit.errors import AnswerErrors, answer_errors
-from pairsieve.audit.estimate import AuditResult, Limits, estimate
+from pairsieve.audit.estimate import DRAWS, AuditResult, Limits, estimate
 from pairsieve.audit.run import asked_pairs
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.ledger import Ledger
@@ -69,7 +69,9 @@ class ListTally:
             self.counts += self.strata.count(np.asarray(band.scores))
             self.holds |= is_member(self.ids, np.sort(np.asarray(band.ids)))
 
-    def figures(self, rng: np.random.Generator, confidence: float = 0.95) -> AuditResult | None:
+    def figures(
+        self, rng: np.random.Generator, confidence: float = 0.95, draws: int = DRAWS
+    ) -> AuditResult | None:
         """Precision of the list, of its pairs nobody labelled, and recall within reach; None if it is empty.
 
         The parts are laid out as a ranking of their own: the list's, then the others.
@@ -86,9 +88,8 @@ class ListTally:
         asked = replace(self.asked, scores=edges[part])
         reach = edges[some[some <= k + within][-1]]
         last = edges[some[some < k][-1]]
-        found = estimate(
-            parts, asked, float(last), rng, reach=float(reach), errors=self.errors, confidence=confidence
-        )
+        options: dict[str, Any] = {"errors": self.errors, "confidence": confidence, "draws": draws}
+        found = estimate(parts, asked, float(last), rng, reach=float(reach), **options)
         return self._as_written(found) if self.keeps_labels else found
 
     def _as_written(self, found: AuditResult) -> AuditResult:
