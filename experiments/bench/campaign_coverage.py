@@ -145,7 +145,7 @@ def estimated(regime: Regime, state: State, match: Array, given: Array, rng: np.
     strata, reach, at = _cut(scores, int(drawn.sum()))
     ranks = np.round((1.0 - asked.scores) / 2.0 * PAIRS) + 1.0
     whole = estimate(strata, asked, at, rng, reach=reach, ranks=ranks, errors=errors, draws=DRAWS)
-    tally = ListTally(strata, reach, ids, asked, errors)
+    tally = ListTally(strata, reach, ids, asked, errors, threshold=at)
     listed = scores >= np.float32(at)
     listed[ids[~drawn]] = asked.labels[~drawn] == 1
     kept = np.flatnonzero(listed)

@@ -100,7 +100,7 @@ def test_where_the_truth_is_known_steps_are_its_own_rates_of_pairs_enough_to_kno
     p = true_steps(smooth, z, np.ones(1300), matches).probabilities(z)
     assert p[:200] == pytest.approx(1.0, abs=0.01) and p[200:460] == pytest.approx(0.6, abs=0.01)
     assert p[700:] == pytest.approx(0.0, abs=0.01) and (np.diff(p) <= 0).all()
-    assert (0 < p).all() and (p < 1).all()  # no number of pairs tells that
+    assert (p > 0).all() and (p < 1).all()  # no number of pairs tells that
     assert p.sum() == pytest.approx(matches.sum(), rel=0.02)
     few = true_steps(smooth, z, np.r_[np.ones(20), np.zeros(1280)], np.r_[np.ones(5), np.zeros(1295)])
     assert few.probabilities(z) == pytest.approx(5.5 / 21)

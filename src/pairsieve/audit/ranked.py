@@ -16,7 +16,7 @@ from pairsieve.scan.threads import cores, in_threads
 
 PIECES = 8  # of a stratum
 ROWS = 250  # of matches by stratum that a thread goes through at once
-MOST_FALL = 16.0  # steepest fall of the logit inside a stratum, per unit of log rank
+MOST_FALL = 64.0  # steepest fall of the logit inside a stratum, per unit of log rank
 
 
 @dataclass(frozen=True)
