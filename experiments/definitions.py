@@ -23,6 +23,12 @@ EQUAL_SCHEDULE = Schedule(first_batch=256, growth=1.0, rounds=8)  # 2,048 labels
 MATCHED = "stratified-match"  # stratified, in the balance that the uncertainty run of the same seed found
 ALL_STATED = "all-stated"  # every stated training pair, as the paper trains its concatenation models
 BALANCED_STATED = "balanced-stated"  # stated negatives and as many positives, where few negatives are stated
+# Training recipe × score: the paper's training under plain cosines and under our score, and ours under both.
+OUR_SCORE, PLAIN = (
+    "hubness_correction=0.25,neighbour_smoothing=1",
+    "hubness_correction=0,neighbour_smoothing=0",
+)
+TWO_BY_TWO = ("paper", f"paper:{OUR_SCORE}", f"best:{PLAIN}", "best")
 ORACLE_FREE = ("uncertainty", "static", "adaptive", "stated", "random")
 
 
@@ -115,6 +121,15 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         strategies=("uncertainty",),
         recipes=("best", "paper"),
         schedules=(PAPER_SCHEDULE, SMALL_SCHEDULE),
+    ),
+    Experiment(
+        name="two-by-two",
+        shows="ours",
+        question="What do labels add under each training, and what does the score add without any?",
+        layout="two-by-two",
+        strategies=("uncertainty",),
+        recipes=TWO_BY_TWO,
+        schedules=(SMALL_SCHEDULE,),
     ),
     Experiment(
         name="cold-start",

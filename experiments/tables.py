@@ -12,7 +12,7 @@ from itertools import product
 
 from experiments import paper
 from experiments.aggregate import Mean, Rows, grouped, mean_of, variant_name
-from experiments.definitions import Experiment
+from experiments.definitions import TWO_BY_TWO, Experiment
 from experiments.manual_verification import READ_BY
 from experiments.results import Row
 
@@ -229,6 +229,29 @@ def recipes_table(rows: Rows) -> Table | None:
     return table or strategies_table(rows)
 
 
+def two_by_two_table(rows: Rows) -> Table | None:
+    """AP by training recipe × score, from no label on; what labels added is beside it."""
+    head = ["split", "labels", "seeds"]
+    head += [
+        f"{training} training, {score}"
+        for training in ("paper's", "our")
+        for score in ("cosine", "our score")
+    ]
+    lines, name = [], "average_precision"
+    for split, schedule in product(("dev", "test"), sorted({v[3] for v in rows.variants()})):
+        cells = [rows.by_round(("uncertainty", r, "static", schedule), name, split=split) for r in TWO_BY_TWO]
+        start = [rows.untrained(name, split=split), rows.untrained(name, split=split, recipe="best")] * 2
+        lines.append((split, "0", "-", *map(_text, start)))
+        for labels in sorted(set.intersection(*(set(cell) for cell in cells))):
+            means = [cell[labels] for cell in cells]
+            gains = [f" ({m.value - s.value:+.4f})" if s else "" for m, s in zip(means, start)]
+            seeds = str(min(mean.seeds for mean in means))
+            lines.append((split, f"{labels:,}", seeds, *(m.text() + gain for m, gain in zip(means, gains))))
+    return _table(
+        rows, head, lines, "uncertainty, all pairs, exact; in brackets since no label", compared=False
+    )
+
+
 def cold_start_table(rows: Rows) -> Table | None:
     """The best recipe by its first batch, at every budget; `worse` only outside two standard errors."""
     head = (
@@ -320,6 +343,7 @@ TABLE_LAYOUTS: dict[str, Callable[[Rows], Table | None]] = {
     "models": models_table,
     "curves": curves_table,
     "recipes": recipes_table,
+    "two-by-two": two_by_two_table,
     "cold-start": cold_start_table,
     "efficiency": efficiency_table,
     "manual": manual_table,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -194,10 +194,18 @@ def estimated_once(case: Case, labels: int, rng: np.random.Generator) -> tuple[A
 def study(case: Case, labels: int, repeats: int, seed: int) -> dict[str, Any]:
     """Coverage, width and bias of every figure over `repeats`."""
     rng = np.random.default_rng(seed)
+    made = (
+        (figures_of(found), exact)
+        for found, exact in (estimated_once(case, labels, rng) for _ in range(repeats))
+    )
+    return {"regime": case.name, "labels": labels, "repeats": repeats, "figures": summary(made)}
+
+
+def summary(made_by_repeat: Iterable[tuple[dict[str, Any], dict[str, float]]]) -> dict[str, Any]:
+    """Of repeats, each the figures estimated and the exact ones: mean, bias, coverage and width."""
     rows: dict[str, list[tuple[float, float, float, float]]] = {}
-    for _ in range(repeats):
-        found, exact = estimated_once(case, labels, rng)
-        for name, figure in figures_of(found).items():
+    for figures, exact in made_by_repeat:
+        for name, figure in figures.items():
             ends = (np.nan,) * 3
             if figure is not None:
                 value = figure.value if isinstance(figure, Estimate) else np.nan
@@ -220,7 +228,7 @@ def study(case: Case, labels: int, repeats: int, seed: int) -> dict[str, Any]:
             "width": _mean(high - low),
             "undefined": float(1.0 - printed.mean()),
         }
-    return {"regime": case.name, "labels": labels, "repeats": repeats, "figures": made}
+    return made
 
 
 def _mean(values: Any) -> float | None:

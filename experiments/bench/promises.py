@@ -11,6 +11,8 @@ the campaigns. Printed for precisions and recalls asked at 95 % confidence with 
     kept      of those, how many have what was promised: precision on the pairs nobody labelled; recall of all
               matches ("within": of those within reach, which is what is promised)
     found     median recall (for a recall asked: precision) over that of the best threshold with the truth
+    possible  of a precision: what one who knows the truth would find, who tests by all the labels the longest
+              list that is shown in half of the draws; no check finds much more
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from pairsieve.audit.guarantee import (
     NOT_DRAWN,
     TOP_SHARE,
     RecallSample,
+    allowed_failures,
     check_precision,
     permanent_order,
     plan_lists,
@@ -83,6 +86,7 @@ class Asked:
     scores: Any
     match: Any
     best: float  # matches in the best list with that precision
+    possible: float  # and in the longest that so many labels can show
 
     @staticmethod
     def of(case: Case, wanted: float, labels: int) -> Asked:
@@ -97,7 +101,9 @@ class Asked:
         sizes, keep = np.unique(sizes, return_index=True)
         thresholds, sizes = thresholds[keep][sizes > 0], sizes[sizes > 0]
         match = is_member(ids, case.ranking.split.positives)
-        return Asked(wanted, thresholds, sizes, plan.failures, ids, scores, match, best_recall(case, wanted))
+        return Asked(
+            wanted, thresholds, sizes, plan.failures, ids, scores, match, *best_lists(case, wanted, labels)
+        )
 
 
 def precision_once(asked: Asked, labels: int, seed: int) -> dict[str, float]:
@@ -121,7 +127,8 @@ def precision_once(asked: Asked, labels: int, seed: int) -> dict[str, float]:
         labels,
     )
     if not result.certified:
-        return {"shown": 0.0, "kept": np.nan, "found": np.nan, "labels": result.labels}
+        nothing = np.nan if asked.best else 1.0  # where there is nothing to find, nothing is missed
+        return {"shown": 0.0, "kept": np.nan, "found": nothing, "labels": result.labels}
     listed = scores >= asked.thresholds[result.certified - 1]
     looked = np.isin(ids, list(seen))
     left = listed & ~looked
@@ -143,20 +150,31 @@ def unlabelled(case: Case, threshold: float) -> tuple[Any, Any]:
     return ids[free][order], scores[free][order]
 
 
-def best_recall(case: Case, wanted: float) -> float:
-    """Matches among the pairs nobody labelled above the best threshold with that precision there."""
+def best_lists(case: Case, wanted: float, labels: int) -> tuple[float, float]:
+    """Matches among the pairs nobody labelled above the best threshold with that precision there, and above
+    the lowest whose list passes an exact test by so many labels in half of the draws.
+    """
+    from scipy.stats import hypergeom
+
     positives = case.ranking.split.positives
     new = positives[~is_member(positives, case.known.ids)]
     own = np.sort(case.ranking.scores(new))[::-1]
     if not len(own):
-        return 0.0
+        return 0.0, 0.0
     every = case.ranking.scored.scan.count_reaching(np.unique(own))
     at = dict(zip(np.unique(own).tolist(), every.tolist()))
     labelled = np.sort(case.ranking.scores(case.known.ids))
     pairs = np.array([at[float(s)] for s in own]) - (len(labelled) - np.searchsorted(labelled, own, "left"))
     found = np.searchsorted(-own, -own, side="right")
     good = np.flatnonzero(found / np.maximum(pairs, 1) >= wanted)
-    return float(found[good[-1]]) if len(good) else 0.0
+    best = float(found[good[-1]]) if len(good) else 0.0
+    shown = 0.0
+    for place in np.unique(np.linspace(0, len(good) - 1, 150).astype(int)) if len(good) else []:
+        size, right = int(pairs[good[place]]), int(found[good[place]])
+        allowed = allowed_failures(size, min(labels, size), wanted)
+        if labels >= size or hypergeom.cdf(allowed, size, size - right, labels) >= 0.5:
+            shown = max(shown, float(right))
+    return best, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +264,7 @@ def checked(campaign: KeptCampaign, kinds: Sequence[str], labels: int, repeats: 
 
 def line(row: dict[str, Any]) -> str:
     """A row in words."""
-    figures = [row[name] for name in ("shown", "kept", "within", "found", "labels")]
+    figures = [row.get(name) for name in ("shown", "kept", "within", "found", "possible", "labels")]
     cells = "".join(f"{each:8.3f}" if each is not None else f"{'-':>8}" for each in figures)
     return f"{row['campaign']:28}{row['asked']:>16}{cells}"
 
@@ -258,7 +276,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--kinds", nargs="*", default=["precision", "recall"])
     asked = parser.parse_args()
-    print(f"{'campaign':28}{'asked':>16}{'shown':>8}{'kept':>8}{'within':>8}{'found':>8}{'labels':>8}")
+    print(
+        f"{'campaign':28}{'asked':>16}{'shown':>8}{'kept':>8}{'within':>8}{'found':>8}{'possible':>8}{'labels':>8}"
+    )
     sys.exit(for_each(asked, checked, asked.kinds, asked.check_labels, asked.repeats, say=line) > 0)
 
 
@@ -272,6 +292,8 @@ def repeated(case: Case, kind: str, wanted: float, labels: int, repeats: int) ->
         made = [recall_once(question, labels, seed) for seed in range(repeats)]
     columns = {name: [row[name] for row in made if name in row] for name in made[0]}
     means = {name: _mean(columns.get(name, [])) for name in ("shown", "kept", "within", "labels")}
+    if kind == "precision":
+        means["possible"] = prepared.possible / prepared.best if prepared.best else 1.0
     return means | {"found": _median(columns["found"])}
 
 

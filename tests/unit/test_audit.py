@@ -304,10 +304,20 @@ def test_unlabelled_matches_lie_as_the_drawn_ones_do() -> None:
     assert layout.average_precision(np.array([[50.0]]), np.array([True]))[0] == pytest.approx(1.0, abs=0.01)
 
 
-def test_ranks_are_counted_where_matches_stand(case: Space) -> None:
+def test_ranks_are_counted_where_labelled_pairs_stand(case: Space) -> None:
     ranks = ranks_of(case.scan, case.asked())
-    match = case.asked().labels == 1
-    assert (ranks[~match] == 0).all() and ranks[match].min() == 1 and ranks[match].max() <= 300
+    given = case.asked().labels >= 0
+    assert (ranks[~given] == 0).all() and ranks[given].min() == 1 and ranks[given].max() <= 300
+
+
+def test_unlabelled_matches_do_not_lie_where_pairs_have_labels() -> None:
+    """Of 100 pairs the last 50 were asked, and none matches: matches that nobody labelled lie above them."""
+    one = Strata(np.array([-2.0], np.float32), np.array([100]))
+    ranks = np.arange(51, 101).astype(np.float64)
+    asked = AskedPairs.nothing().then(np.linspace(0, -1, 50, dtype=np.float32), np.zeros(50), 0, np.ones(50))
+    layout = Layout.of(one, np.array([100.0]), asked, ranks, True)
+    shares = layout._spread(np.array([[40.0]]), 1.0)
+    assert shares[layout.before >= 50].sum() < 0.01 and shares.sum() == pytest.approx(1.0)
 
 
 # ── coverage ────────────────────────────────────────────────────────────────────────────────────

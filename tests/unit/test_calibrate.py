@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import experiments.bench.calibration as bench
-from pairsieve.audit.calibrate import calibrate, drawn_weights, expected_curve, reliability
+from pairsieve.audit.calibrate import calibrate, drawn_weights, expected_curve, reliability, true_steps
 from pairsieve.audit.draws import AskedPairs
 from pairsieve.numeric import sigmoid
 from pairsieve.scorer.calibration import FEWEST, Calibration
@@ -68,22 +68,42 @@ def test_the_list_of_a_far_too_optimistic_scorer_is_cut_where_it_belongs() -> No
     assert np.median([row["f1"] for row in after]) > 0.75
 
 
-def test_few_drawn_labels_state_a_probability_in_steps_that_hold_the_mean_of_their_range() -> None:
+def test_a_probability_is_stated_in_a_step_for_every_ten_drawn_labels_in_doubt() -> None:
     """Matches come in groups: at neighbouring scores the true rate jumps, which no few labels can tell."""
     rng = np.random.default_rng(2)
     grid, counts = np.linspace(8, -8, 400), np.full(400, 50.0)
     chosen = rng.normal(0, 1.5, 300)
     labels = rng.random(300) < sigmoid(chosen)
     z = rng.uniform(-6, 6, 300)
-    drawn = z, rng.random(300) < sigmoid(z)
-    few = calibrate((chosen, labels), (z[:40], drawn[1][:40]), (grid, counts))
-    p, curve = few.probabilities(grid), sigmoid(few.log_odds(grid))
-    middle = (curve >= 0.05) & (curve < 0.95)
-    assert len(np.unique(p[middle])) == 3 and np.array_equal(p[~middle], curve[~middle])
-    assert (p * counts).sum() == pytest.approx((curve * counts).sum())
-    assert calibrate((chosen, labels), drawn, (grid, counts)).steps == ()
-    again = Calibration(**json.loads(json.dumps(asdict(few))))
-    assert np.array_equal(again.probabilities(grid), p)
+    y = rng.random(300) < sigmoid(z)
+    for number in (15, 60, 300):
+        curve = calibrate((chosen, labels), (z[:number], y[:number]), (grid, counts))
+        p, smooth = curve.probabilities(grid), sigmoid(curve.log_odds(grid))
+        middle = (smooth >= 0.05) & (smooth < 0.95)
+        told = sigmoid(curve.log_odds(z[:number]))
+        steps = min(max(int(((told >= 0.05) & (told < 0.95)).sum()) // 10, 1), 9)
+        assert len(np.unique(p[middle])) == steps and np.array_equal(p[~middle], smooth[~middle])
+        assert (p * counts).sum() == pytest.approx((smooth * counts).sum())
+        again = Calibration(**json.loads(json.dumps(asdict(curve))))
+        assert np.array_equal(again.probabilities(grid), p)
+
+
+def test_where_the_truth_is_known_steps_are_its_own_rates_of_pairs_enough_to_know_them() -> None:
+    """A plateau between sure matches and sure others, which no logistic curve follows: 300 pairs, 60 % match.
+
+    100 pairs are enough where all match; of 60 % the rate is known to 0.03 by 0.24 / 0.03² = 267 pairs.
+    """
+    z = np.linspace(6, -6, 1300)
+    matches = np.concatenate([np.ones(200), np.tile([1, 1, 1, 0, 0], 60), np.zeros(800)])
+    smooth = calibrate(NOTHING, (z[::10], matches[::10] == 1))
+    assert abs(smooth.probabilities(z)[200:300].mean() - 0.6) > 0.1
+    p = true_steps(smooth, z, np.ones(1300), matches).probabilities(z)
+    assert p[:200] == pytest.approx(1.0, abs=0.01) and p[200:460] == pytest.approx(0.6, abs=0.01)
+    assert p[700:] == pytest.approx(0.0, abs=0.01) and (np.diff(p) <= 0).all()
+    assert (p > 0).all() and (p < 1).all()  # no number of pairs tells that
+    assert p.sum() == pytest.approx(matches.sum(), rel=0.02)
+    few = true_steps(smooth, z, np.r_[np.ones(20), np.zeros(1280)], np.r_[np.ones(5), np.zeros(1295)])
+    assert few.probabilities(z) == pytest.approx(5.5 / 21)
 
 
 def test_expected_matches_and_reliability() -> None:

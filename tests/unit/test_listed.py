@@ -76,3 +76,24 @@ def test_a_drawn_non_match_speaks_for_the_unlabelled_pairs_of_the_list() -> None
 def test_an_empty_list_has_no_figures() -> None:
     made = ListTally(STRATA, -2.0, np.empty(0, np.int64), AskedPairs.nothing())
     assert made.figures(np.random.default_rng(0)) is None
+
+
+def test_drawn_labels_speak_for_the_pairs_that_were_asked_since() -> None:
+    """Of 100 listed pairs 40 do not match. 20 were drawn, 8 of them non-matches; then a strategy asked for 30
+    of the other non-matches, which are left out. Of the 50 pairs nobody labelled 2 do not match, not 20.
+    """
+    scores = np.linspace(1.0, 0.5, 100, dtype=np.float32)
+    match = np.arange(100) % 10 < 6
+    drawn = np.concatenate([np.flatnonzero(match)[::5], np.flatnonzero(~match)[::5]])
+    bought = np.setdiff1d(np.flatnonzero(~match), drawn)[:30]
+    asked = AskedPairs.nothing().then(scores[drawn], match[drawn], 1, np.full(20, 0.2))
+    asked = asked.then(scores[bought], match[bought], 0, np.ones(30))
+    strata = Strata(np.array([0.5, -2.0], np.float32), np.array([100, 900]))
+    ids = np.append(drawn, bought)
+    tally = ListTally(strata, -2.0, ids, asked, threshold=0.5)
+    listed = np.setdiff1d(np.arange(100), bought)
+    tally.count(iter([ScoredPairs(listed, scores[listed])]))
+    found = tally.figures(np.random.default_rng(0))
+    assert found is not None and found.precision_of_new is not None
+    new = np.setdiff1d(listed, drawn)
+    assert found.precision_of_new.value == pytest.approx(match[new].mean(), abs=0.05)

@@ -12,15 +12,16 @@ weighted by how far it has moved (`drawn_weights`). The curve has three paramete
 z: the scorer's log-odds; z0: where the chosen labels put a probability of one half. Both kinds of labels are
 fitted at once. They share the slopes and not the height: that of the drawn labels is near that of the chosen
 ones (Student's t, for it may be far off). A chosen label counts 0.3 of a drawn one (a power prior, Ibrahim
-and Chen 2000). Where the drawn labels contradict that, being four times likelier under a curve of their own,
-the chosen ones give the priors alone: height around 0, and the slopes. These have a wide prior, log-normal
-around that of the chosen labels. Below z0 it is at least one at which each doubling of the rank brings fewer
-matches than the one before: a scorer that ranks does that. An answer may be wrong, or a match where nobody
-would look for it: every probability is mixed with a little of one half, so that such an answer does not bend
-the curve.
+and Chen 2000). Where the drawn labels contradict that, being four times likelier under a curve of their
+own, the chosen ones give the priors alone: height around 0, and the slopes. These have a wide prior,
+log-normal around that of the chosen labels. Below z0 it is at least one at which each doubling of the rank
+brings fewer matches than the one before: a scorer that ranks does that. An answer may be wrong, or a match
+where nobody would look for it: every probability is mixed with a little of one half, so that such an answer
+does not bend the curve.
 
 Over neighbouring scores true rates jump, for matches come in groups; probabilities are stated in steps
-(`Calibration.steps`).
+(`Calibration.steps`): one for every ten drawn labels among pairs in doubt. Where the truth of a split is
+known, steps are its own rates, each of as many pairs as it takes to know one (`true_steps`).
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from numpy.typing import ArrayLike
 from pairsieve.audit.draws import AskedPairs, Floats
 from pairsieve.measure.curve import Curve
 from pairsieve.models.head import fit_head
-from pairsieve.numeric import sigmoid
+from pairsieve.numeric import logit, sigmoid
 from pairsieve.scan import Scan
-from pairsieve.scorer.calibration import RANGES, Calibration
+from pairsieve.scorer.calibration import Calibration
 
 TRUSTED, DISTRUSTED = (0.3, 0.25), (0.0, 0.5)  # what a chosen label counts, and the scale of the t
 CONTRADICTION = 1.5  # log-likelihood of the drawn labels from which the chosen ones are distrusted
@@ -45,7 +46,10 @@ THINNING = 1.5  # prior: the match rate falls like rank^-1.5 below the boundary
 OUTLIER = 0.02  # share of answers that say nothing
 MOST_MOVED = 10.0  # a drawn label counts so many times another at the most, or so little
 STEEPEST = 30.0  # of a prior slope
-SMOOTH = 200  # drawn labels from which probabilities are stated without steps
+DOUBT = (0.05, 0.95)  # probabilities between which steps are stated
+LABELS_PER_STEP, MOST_STEPS = 10, 9
+STEP_PAIRS, STEP_ERROR = 100, 0.03  # of a step by the truth: pairs, and the standard error of their rate
+STEP_SHARE = 50  # and one in so many of the matches
 
 
 def calibrate(
@@ -105,9 +109,11 @@ def calibrate(
         best = free if with_them - without > CONTRADICTION else best
     height, (above, below) = float(best[0]), np.exp(best[2:]).tolist()
     curve = Calibration(centre, height, above, below, count)
-    if population is None or not 0 < count < SMOOTH:
+    if population is None or not count:
         return curve
-    return replace(curve, steps=_steps(curve, *population))
+    in_doubt = sigmoid(curve.log_odds(drawn[0]))
+    told = int(((in_doubt >= DOUBT[0]) & (in_doubt < DOUBT[1])).sum())
+    return _in_steps(curve, *population, int(np.clip(told // LABELS_PER_STEP, 1, MOST_STEPS)))
 
 
 def drawn_weights(asked: AskedPairs, scan: Scan) -> Floats:
@@ -134,14 +140,43 @@ def _sides(log_odds: ArrayLike, centre: float) -> Floats:
     return np.stack([np.maximum(away, 0.0), np.minimum(away, 0.0)])
 
 
-def _steps(curve: Calibration, log_odds: ArrayLike, counts: ArrayLike) -> tuple[float, ...]:
-    """The mean probability of the pairs in each of the ranges; its middle where there is no pair."""
+def _in_steps(curve: Calibration, log_odds: ArrayLike, counts: ArrayLike, number: int) -> Calibration:
+    """With so many steps between the ends of doubt, each the mean probability of its pairs; its middle where
+    there is no pair.
+    """
+    ends = np.linspace(*DOUBT, number + 1)
     p, size = sigmoid(curve.log_odds(log_odds)), np.asarray(counts, np.float64)
-    place = np.searchsorted(RANGES, p, side="right")
-    pairs, matches = (np.bincount(place, each, len(RANGES) + 1)[1:-1] for each in (size, size * p))
-    middle = (np.array(RANGES[1:]) + np.array(RANGES[:-1])) / 2.0
-    means: Floats = np.divide(matches, pairs, out=middle, where=pairs > 0)
-    return tuple(means.tolist())
+    place = np.searchsorted(ends, p, side="right")
+    pairs, matches = (np.bincount(place, each, number + 2)[1:-1] for each in (size, size * p))
+    means = np.divide(matches, pairs, out=(ends[1:] + ends[:-1]) / 2.0, where=pairs > 0)
+    edges = [curve.inverse(float(each)) for each in logit(ends[::-1])]
+    return replace(curve, edges=tuple(edges), steps=tuple(means[::-1].tolist()))
+
+
+def true_steps(curve: Calibration, log_odds: ArrayLike, pairs: ArrayLike, matches: ArrayLike) -> Calibration:
+    """A curve whose steps are the rates of a split with its truth: (g,) counts at descending log-odds.
+
+    From the best pairs down, a step ends where it has pairs enough to know its rate: another split's is then
+    about as near as it can be. Rates that grow on the way down are pooled (isotonic regression).
+    """
+    from sklearn.isotonic import isotonic_regression
+
+    z = np.asarray(log_odds, np.float64)
+    size, true = np.cumsum(np.asarray(pairs, np.float64)), np.cumsum(np.asarray(matches, np.float64))
+    least, ends = max(STEP_PAIRS, true[-1] / STEP_SHARE), [-1]
+    while ends[-1] < len(z) - 1:
+        before = (size[ends[-1]], true[ends[-1]]) if ends[-1] >= 0 else (0.0, 0.0)
+        count, found = size[ends[-1] + 1 :] - before[0], true[ends[-1] + 1 :] - before[1]
+        rate = (found + 0.5) / (count + 1.0)
+        known = (count >= least) & (np.sqrt(rate * (1.0 - rate) / np.maximum(count, 1.0)) <= STEP_ERROR)
+        ends.append(ends[-1] + 1 + int(np.argmax(known)) if known.any() else len(z) - 1)
+    counts, found = (np.diff(each[ends[1:]], prepend=0.0) for each in (size, true))
+    weights = np.maximum(counts, 1e-9)  # beyond the last pair there is none
+    smoothed = (found + 0.5) / (counts + 1.0)  # never 0 or 1: no number of pairs tells that
+    rates = isotonic_regression(smoothed, sample_weight=weights, increasing=False)
+    kept = np.append(np.diff(rates) != 0.0, True)  # steps that were pooled are one
+    edges = np.append(z[0] + 1.0, z[ends[1:]][kept])
+    return replace(curve, edges=tuple(edges.tolist()), steps=tuple(rates[kept].tolist()))
 
 
 def expected_rates(curve: Calibration, log_odds: Floats, counts: ArrayLike) -> Floats:

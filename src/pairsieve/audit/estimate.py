@@ -14,6 +14,8 @@ spoke for: their matches are taken off (`StratumCounts`).
 Recall and AP are ratios of such estimates. What the errors of these add to the mean of a ratio is taken off
 (`less_curvature`), and inside a stratum matches that nobody labelled lie as the drawn ones do
 (`Layout.as_drawn`). With few labels within reach that is not enough, and limits are given without a value.
+So it is where the ranking has moved since they were drawn: pairs that came up from far below were hardly ever
+drawn, and the few that were have weights so large that the others count for little.
 
 **Limits assume nothing** about rates between strata. In each stratum they are those of Clopper and Pearson
 (1934), for the finite number of pairs left; over strata they are melded (Fay, Proschan and Brittain 2015): of
@@ -46,11 +48,12 @@ from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError
 from pairsieve.pairs import Mask
 
-STEEPER = 2.0  # how much faster the rate may fall inside a stratum than around it: AP's upper limit
+STEEPER = 32.0  # how much faster the rate may fall inside a stratum than around it: AP's upper limit
 TRIMMED = 8.0  # a label counts at most so many times the median weight of its stratum (Potter 1990)
 PARTS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the room for matches far down: AP's lower limit
 DRAWS = 2000
-FEWEST_LABELS, FEWEST_MATCHES = 60, 5  # labels and matches within reach from which recall and AP have a value
+# Drawn labels (of equal weights) and labelled matches within reach from which recall and AP have a value.
+FEWEST_LABELS, FEWEST_MATCHES = 60, 5
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,17 @@ class StratumCounts:
         left = 1.0 - np.divide(self.seen, self.rest, out=np.ones(len(self.rest)), where=self.rest > 0)
         rate = self.rate * (1.0 - self.rate) / np.maximum(self.effective - 1.0, 1.0)
         return np.asarray(self.rest * np.sqrt(rate * np.clip(left, 0.0, 1.0)))
+
+    @property
+    def ends(self) -> tuple[Floats, Floats]:
+        """Effective hits, the fewest and the most: of labels weighted by their chances, and all alike.
+
+        A label that was drawn when its pair ranked elsewhere may weigh many times another, and one such hit
+        says little about the others: limits hold either way.
+        """
+        alike = np.divide(self.hits, self.seen, out=self.rate.copy(), where=self.seen > 0)
+        n = self.effective
+        return np.minimum(self.rate, alike) * n, np.maximum(self.rate, alike) * n
 
     @property
     def value(self) -> Floats:
@@ -213,20 +227,18 @@ class _Matches:
         return float(np.nanquantile(low, ends[0])), float(np.nanquantile(high, ends[1]))
 
 
-def _rate_limits(x: Floats, n: Floats, count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """(count, k) draws of the lower and the upper end of rates with x of n hits; 0 and 1 without labels."""
-    none, every = x <= 1e-9, n - x <= 1e-9
+def _rate_limits(held: StratumCounts, count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """(count, k) draws of the lower and the upper end of the rates of strata; 0 and 1 without labels."""
+    n, (x, y) = held.effective, held.ends
     lower = rng.beta(np.maximum(x, 1e-9), n - x + 1.0, (count, len(x)))
-    upper = rng.beta(x + 1.0, np.maximum(n - x, 1e-9), (count, len(x)))
-    return np.where(none, 0.0, lower), np.where(every, 1.0, upper)
+    upper = rng.beta(y + 1.0, np.maximum(n - y, 1e-9), (count, len(y)))
+    return np.where(x <= 1e-9, 0.0, lower), np.where(n - y <= 1e-9, 1.0, upper)
 
 
 def _matches(held: StratumCounts, count: int, rng: np.random.Generator) -> _Matches:
     """With answers as given: labelled matches count, the pairs not labelled have the stratum's rate."""
-    n, undrawn = held.effective, np.maximum(held.rest - held.seen, 0.0)
-    x = np.where(n > 0, held.rate * n, 0.0)
-    sure = held.known_matches + held.hits
-    ends = _rate_limits(x, n, count, rng)
+    undrawn, sure = np.maximum(held.rest - held.seen, 0.0), held.known_matches + held.hits
+    ends = _rate_limits(held, count, rng)
     lower, upper = (sure + rng.binomial(undrawn.astype(np.int64), end) for end in ends)
     return _Matches(held.known_matches + held.value, lower, upper)
 
@@ -240,9 +252,8 @@ def _corrected_matches(
     Only the sums over `groups` of strata are cut off at 0, since what one stratum has too few another has too
     many.
     """
-    n, undrawn = held.effective, np.maximum(held.rest - held.seen, 0.0)
-    x = np.where(n > 0, held.rate * n, 0.0)
-    ends, rates = _rate_limits(x, n, count, rng), errors.draw(count, rng)
+    undrawn = np.maximum(held.rest - held.seen, 0.0)
+    ends, rates = _rate_limits(held, count, rng), errors.draw(count, rng)
 
     def true_share(q: Floats, e: Floats) -> Floats:
         return np.minimum((q - e[:, None]) / (1.0 - 2.0 * e[:, None]), 1.0)
@@ -260,7 +271,7 @@ def _corrected_matches(
             positive[:, group] *= np.divide(left, some, out=np.zeros_like(some), where=some > 0)
         return positive
 
-    away = rng.standard_normal((count, len(n)))
+    away = rng.standard_normal((count, len(undrawn)))
     found = []
     for pairs, known in ((held.rest, 1.0), (undrawn, 0.0)):
         lower = np.minimum(*(known * of_known(e, away) + pairs * true_share(ends[0], e) for e in rates))
@@ -336,7 +347,7 @@ def estimate(
     spread = held.spread / (1.0 if errors is None else 1.0 - 2.0 * errors.rate)
     seen = bool(labelled[inside].sum() > 0)
     complete = not (held.rest - held.seen)[inside].sum() > 0
-    enough = bool((held.known + held.seen)[inside].sum() >= FEWEST_LABELS)
+    enough = bool(held.effective[inside].sum() >= FEWEST_LABELS)
     valued = complete or (enough and bool(labelled[inside].sum() >= FEWEST_MATCHES))
 
     def recall(where: Mask) -> tuple[float, tuple[float, float]] | None:

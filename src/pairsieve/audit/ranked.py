@@ -16,7 +16,7 @@ from pairsieve.scan.threads import cores, in_threads
 
 PIECES = 8  # of a stratum
 ROWS = 250  # of matches by stratum that a thread goes through at once
-MOST_FALL = 16.0  # steepest fall of the logit inside a stratum, per unit of log rank
+MOST_FALL = 64.0  # steepest fall of the logit inside a stratum, per unit of log rank
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Layout:
     points: Floats
     labelled: Floats  # (k,) labelled matches of each stratum
     totals: Floats  # (k,)
+    room: Floats  # (g,) pairs without a label, and a little more
     sampled: Floats | None = None  # (g,) share of its stratum's unlabelled matches, by the drawn ones
 
     @staticmethod
@@ -62,7 +63,12 @@ class Layout:
         points = np.bincount(np.searchsorted(cuts, at), minlength=len(cuts)).astype(np.float64)
         owner = np.searchsorted(ends, cuts, side="left")
         labelled = np.bincount(owner, points, len(strata)).astype(np.float64)
-        return Layout(before, cuts - before, owner, points, labelled, totals)
+        width = cuts - before
+        room = width
+        if ranks is not None and placed:  # where pairs have labels, no unlabelled match lies
+            known = np.searchsorted(cuts, np.clip(np.asarray(ranks)[asked.labels >= 0], 1.0, ends[-1]))
+            room = np.maximum(width - np.bincount(known, minlength=len(cuts))[: len(cuts)], 1e-3 * width)
+        return Layout(before, width, owner, points, labelled, totals, room)
 
     @staticmethod
     def as_drawn(
@@ -124,7 +130,7 @@ class Layout:
         """(g,) share of its stratum's unlabelled matches in each piece."""
         if self.sampled is not None:
             return self.sampled
-        share = self.width / np.bincount(self.owner, self.width, len(self.totals))[self.owner]
+        share = self.room / np.bincount(self.owner, self.room, len(self.totals))[self.owner]
         if fall == 0.0 or len(self.totals) < 3:
             return share
         mean = matches.mean(axis=0)
@@ -137,6 +143,6 @@ class Layout:
         falls = np.clip(fall * falls, 0.0, MOST_FALL)
         at = np.log(np.maximum(self.before + self.width / 2.0, 0.5))
         away = falls[self.owner] * (at - middle[self.owner])
-        weight = self.width / (1.0 + np.exp(np.clip(away - logit[self.owner], -60.0, 60.0)))
+        weight = self.room / (1.0 + np.exp(np.clip(away - logit[self.owner], -60.0, 60.0)))
         spread: Floats = weight / np.maximum(np.bincount(self.owner, weight, len(mean))[self.owner], 1e-300)
         return spread

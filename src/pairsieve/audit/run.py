@@ -128,11 +128,11 @@ def estimate_at(
 
 
 def ranks_of(scan: Scan, asked: AskedPairs) -> Floats:
-    """(n,) how many pairs reach the score of each match asked for; 0 for the others."""
-    ranks, match = np.zeros(len(asked)), asked.labels == 1
-    scores, back = np.unique(asked.scores[match], return_inverse=True)
+    """(n,) how many pairs reach the score of each pair that has a label; 0 for the others."""
+    ranks, given = np.zeros(len(asked)), asked.labels >= 0
+    scores, back = np.unique(asked.scores[given], return_inverse=True)
     if len(scores):
-        ranks[match] = scan.count_reaching(scores, "ranks of matches")[back]
+        ranks[given] = scan.count_reaching(scores, "ranks of labels")[back]
     return ranks
 
 

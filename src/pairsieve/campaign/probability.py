@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from pairsieve.artifacts import labels_digest
-from pairsieve.audit.calibrate import calibrate, drawn_weights, reliability
+from pairsieve.audit.calibrate import calibrate, drawn_weights, reliability, true_steps
 from pairsieve.audit.draws import AskedPairs, Floats, draw_pairs
 from pairsieve.audit.run import asked_pairs, plan
 from pairsieve.campaign.figures import read_sealed, write_sealed
@@ -25,7 +25,7 @@ from pairsieve.tasks import Split
 from pairsieve.tasks.task import shared_pairs
 
 FROM_TRUTH = 2_000  # pairs of dev that are drawn, and answered by its truth
-FORMAT = 3  # of a kept calibration
+FORMAT = 4  # of a kept calibration
 CELLS = 4096  # of scores, in which pairs are counted
 
 
@@ -66,7 +66,7 @@ def calibration_of(campaign: Campaign, round: int, look: bool = True) -> Calibra
 
 def _calibrated(campaign: Campaign, split: Split, round: int, by_truth: bool) -> Calibration | None:
     scored = campaign.score(split, round)
-    weights = None
+    scorer, weights = scored.scorer, None
     if by_truth:
         scores, labels = _from_truth(campaign, split, round)
     else:
@@ -80,9 +80,11 @@ def _calibrated(campaign: Campaign, split: Split, round: int, by_truth: bool) ->
     if not (labels.any() or chosen.labels.any()):
         return None
     grid, pairs = cells(scored.scan)
-    log_odds = scored.scorer.log_odds
-    drawn, population = (log_odds(scores), labels), (log_odds(grid), pairs)
-    return calibrate((chosen.log_odds, chosen.labels), drawn, population, weights)
+    drawn, population = (scorer.log_odds(scores), labels), (scorer.log_odds(grid), pairs)
+    curve = calibrate((chosen.log_odds, chosen.labels), drawn, population, weights)
+    if by_truth:
+        curve = true_steps(curve, *population, _counted(scored.scan, split.positives, grid))
+    return curve
 
 
 def _from_truth(campaign: Campaign, split: Split, round: int) -> tuple[Floats, Mask]:
@@ -104,14 +106,15 @@ def cells(scan: Scan) -> tuple[Floats, Floats]:
     return edges[::-1].astype(np.float64), np.diff(reaching, prepend=0).astype(np.float64)
 
 
+def _counted(scan: Scan, ids: Ids, grid: Floats) -> Floats:
+    """(k,) how many of some pairs lie in each cell."""
+    place = np.searchsorted(-grid, -scan.scores(ids).astype(np.float64), side="left")
+    return np.bincount(np.minimum(place, len(grid) - 1), minlength=len(grid)).astype(np.float64)
+
+
 def reliability_over_all(scorer: Scorer, scan: Scan, positives: Ids, known: Ids) -> list[dict[str, float]]:
     """Stated and true rates by tenths of stated probability, over all pairs but the `known` ones (sorted)."""
     grid, pairs = cells(scan)
-
-    def counted(ids: Ids) -> Floats:
-        place = np.searchsorted(-grid, -scan.scores(ids).astype(np.float64), side="left")
-        return np.bincount(np.minimum(place, len(grid) - 1), minlength=len(grid)).astype(np.float64)
-
     new = positives[~is_member(positives, known)]
-    left = np.maximum(pairs - counted(known), 0.0)
-    return reliability(scorer.probabilities(grid), left, counted(new))
+    left = np.maximum(pairs - _counted(scan, known, grid), 0.0)
+    return reliability(scorer.probabilities(grid), left, _counted(scan, new, grid))

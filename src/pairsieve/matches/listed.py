@@ -4,8 +4,7 @@ A list need not be the top of the ranking: labelled pairs are listed as labelled
 leave pairs out and take others in. So each stratum of the ranking is cut in two, the pairs in the list and
 those that are not. Drawn labels speak for the other pairs of their part only if they came into it as any
 other pair does: a drawn non-match that was left out for its label would leave the list's part to the matches.
-So the parts are those of the list as it would be without the drawn labels, and what these change is counted
-afterwards.
+So the parts are those of the list as it would be without labels, and what these change is counted afterwards.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 
 from pairsieve.audit.draws import TRAIN, AskedPairs, Floats, Strata, cut_ranking
 from pairsieve.audit.errors import AnswerErrors, answer_errors
-from pairsieve.audit.estimate import AuditResult, Limits, estimate
+from pairsieve.audit.estimate import DRAWS, AuditResult, Limits, estimate
 from pairsieve.audit.run import asked_pairs
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.ledger import Ledger
@@ -26,6 +25,8 @@ from pairsieve.matches.calibration import ExpectedCurve
 from pairsieve.matches.ranking import Ranking
 from pairsieve.matches.threshold import OperatingPoint, Target
 from pairsieve.pairs import Ids, Mask, ScoredPairs, is_member
+
+OF_ENDS = {"value": "value", "low": "high", "high": "low"}  # the more matches, the less a share of them
 
 Figure = TypeVar("Figure", bound=Estimate | Limits)
 
@@ -43,6 +44,7 @@ class ListTally:
     asked: AskedPairs
     errors: AnswerErrors | None = None
     keeps_labels: bool = True
+    threshold: float | None = None  # of a list that is cut by score; None: pairs are listed as they are
     counts: Floats = field(init=False)  # (k,) listed pairs
     holds: Mask = field(init=False)  # (n,) asked pairs that are listed
 
@@ -56,7 +58,7 @@ class ListTally:
         asked = asked_pairs(ledger, ranking.scored.scan, questions)
         drawn = int(((asked.audit > 0) & (asked.labels >= 0)).sum())
         strata, reach = cut_ranking(ranking.scored.scan, [threshold], drawn)
-        return ListTally(strata, reach, questions.ids, asked, answer_errors(ledger), keeps_labels)
+        return ListTally(strata, reach, questions.ids, asked, answer_errors(ledger), keeps_labels, threshold)
 
     @property
     def drawn(self) -> Ids:
@@ -69,46 +71,65 @@ class ListTally:
             self.counts += self.strata.count(np.asarray(band.scores))
             self.holds |= is_member(self.ids, np.sort(np.asarray(band.ids)))
 
-    def figures(self, rng: np.random.Generator, confidence: float = 0.95) -> AuditResult | None:
+    def figures(
+        self, rng: np.random.Generator, confidence: float = 0.95, draws: int = DRAWS
+    ) -> AuditResult | None:
         """Precision of the list, of its pairs nobody labelled, and recall within reach; None if it is empty.
 
         The parts are laid out as a ranking of their own: the list's, then the others.
         """
         if not self.counts.sum():
             return None
-        k = len(self.strata)
-        totals = np.concatenate([self.counts, self.strata.totals - self.counts])
+        k, unlabelled = len(self.strata), self._by_score()
+        moved = unlabelled.astype(np.int64) - self.holds
+        counts = self.counts + self.strata.count(self.asked.scores, moved)
+        totals = np.concatenate([counts, self.strata.totals - counts])
         within = int(np.flatnonzero(self.strata.reaching(self.reach))[-1])
         edges = -np.arange(1, 2 * k + 1, dtype=np.float32) / np.float32(2 * k + 1)
-        part = self.strata.of(self.asked.scores) + np.where(self.holds, 0, k)
+        part = self.strata.of(self.asked.scores) + np.where(unlabelled, 0, k)
         some = np.flatnonzero(totals > 0)
         parts = Strata(edges[some], totals[some].astype(np.int64))
         asked = replace(self.asked, scores=edges[part])
         reach = edges[some[some <= k + within][-1]]
         last = edges[some[some < k][-1]]
-        found = estimate(
-            parts, asked, float(last), rng, reach=float(reach), errors=self.errors, confidence=confidence
-        )
-        return self._as_written(found) if self.keeps_labels else found
+        options: dict[str, Any] = {"errors": self.errors, "confidence": confidence, "draws": draws}
+        found = estimate(parts, asked, float(last), rng, reach=float(reach), **options)
+        return self._as_written(found, unlabelled, float(counts.sum())) if self.keeps_labels else found
 
-    def _as_written(self, found: AuditResult) -> AuditResult:
-        """With the drawn matches in the list, and without the drawn non-matches."""
-        drawn, pairs = self.asked.audit > TRAIN, float(self.counts.sum())
-        more = int((drawn & ~self.holds & (self.asked.labels == 1)).sum())
-        less = int((drawn & self.holds & (self.asked.labels == 0)).sum())
+    def _by_score(self) -> Mask:
+        """(n,) asked pairs that would be in the list if they had no label.
+
+        Pairs that a strategy asked are listed as labelled. But labels drawn before spoke for them too: of
+        the list's non-matches many were asked since, and drawn ones that are left would speak for the others.
+        """
+        known = (self.asked.audit == TRAIN) & (self.asked.labels >= 0)
+        if self.threshold is None or not self.keeps_labels:
+            return self.holds
+        return np.where(known, self.asked.scores >= np.float32(self.threshold), self.holds)
+
+    def _as_written(self, found: AuditResult, unlabelled: Mask, pairs: float) -> AuditResult:
+        """With all labelled matches in the list, and without labelled non-matches; it had so many pairs."""
+        more = int((~unlabelled & (self.asked.labels == 1)).sum())
+        less = int((unlabelled & (self.asked.labels == 0)).sum())
         left = pairs - less + more
         changed = found
         if left > 0:
-            changed = replace(changed, precision=_moved(found.precision, pairs / left, more / left))
+            changed = replace(
+                changed, precision=_moved(found.precision, pairs / left, dict.fromkeys(OF_ENDS, more / left))
+            )
         if isinstance(found.recall, Estimate | Limits) and found.positives.value > 0:
-            changed = replace(changed, recall=_moved(found.recall, 1.0, more / found.positives.value))
+            # A share of the matches in all, of which there may be more or fewer than the value says.
+            every = {name: max(getattr(found.positives, end), 1.0) for name, end in OF_ENDS.items()}
+            changed = replace(
+                changed, recall=_moved(found.recall, 1.0, {end: more / each for end, each in every.items()})
+            )
         return changed
 
 
-def _moved(figure: Figure, times: float, plus: float) -> Figure:
-    """A share of matches and its ends, times a number and plus one; at most 1."""
-    names = [name for name in ("value", "low", "high") if hasattr(figure, name)]
-    return replace(figure, **{name: min(times * getattr(figure, name) + plus, 1.0) for name in names})
+def _moved(figure: Figure, times: float, plus: dict[str, float]) -> Figure:
+    """A share of matches and its ends, times a number and plus one of each; at most 1."""
+    names = [name for name in plus if hasattr(figure, name)]
+    return replace(figure, **{name: min(times * getattr(figure, name) + plus[name], 1.0) for name in names})
 
 
 def threshold_figures(

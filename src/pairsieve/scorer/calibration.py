@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from pairsieve.numeric import sigmoid
 
 FEWEST = 20  # drawn labels from which a stated probability is called one
-RANGES = (0.05, 0.25, 0.75, 0.95)  # ends of the ranges of probability that are stated as one step each
 
 Floats = NDArray[np.float64]
 
@@ -22,10 +21,10 @@ Floats = NDArray[np.float64]
 class Calibration:
     """A monotone curve from a scorer's log-odds to calibrated ones.
 
-    Few drawn labels tell the mean rate of a range of scores, and no more than that: matches come in groups,
-    and at neighbouring scores the true rate jumps up and down by more than 0.1. So in the middle a
-    probability is stated in `steps`, each the mean over the pairs of its range (histogram binning, Zadrozny
-    and Elkan 2001). `log_odds` is the curve without steps.
+    Labels tell the mean rate of a range of scores, and little more than that: matches come in groups, and at
+    neighbouring scores the true rate jumps up and down by more than 0.1. So a probability is stated in
+    `steps`, each the mean over the pairs of its range (histogram binning, Zadrozny and Elkan 2001).
+    `log_odds` is the curve without steps.
     """
 
     centre: float  # z0
@@ -33,7 +32,8 @@ class Calibration:
     above: float  # slope above the centre
     below: float  # and below it
     drawn: int  # labels drawn with known chances behind it
-    steps: tuple[float, ...] = ()  # stated in each of the `RANGES`; empty: the curve itself
+    edges: tuple[float, ...] = ()  # (k + 1,) the scorer's log-odds between which steps are stated, descending
+    steps: tuple[float, ...] = ()  # (k,) the probability stated from an edge up to the one before
 
     @property
     def calibrated(self) -> bool:
@@ -45,11 +45,11 @@ class Calibration:
         return self.height + np.where(away > 0, self.above, self.below) * away
 
     def probabilities(self, log_odds: ArrayLike) -> Floats:
-        """As stated."""
+        """As stated: in steps between the edges, and by the curve beyond them."""
         p = sigmoid(self.log_odds(log_odds))
         if not self.steps:
             return p
-        place = np.searchsorted(RANGES, p, side="right") - 1
+        place = np.searchsorted(-np.asarray(self.edges), -np.asarray(log_odds, np.float64), side="left") - 1
         between = (place >= 0) & (place < len(self.steps))
         stated: Floats = np.where(between, np.asarray(self.steps)[np.where(between, place, 0)], p)
         return stated

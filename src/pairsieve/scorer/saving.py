@@ -20,7 +20,7 @@ from pairsieve.scorer.corrections import Corrections
 from pairsieve.scorer.scorer import Scorer
 
 SCORER_FILE = "scorer.json"
-_FORMAT = 4
+_FORMAT = 5
 _RERANKER = "reranker"
 
 
