@@ -24,6 +24,7 @@ STACK_SPREAD = 0.25  # prior standard deviation of the weights of a stack, aroun
 CANDIDATES_A_TEXT = 20  # by either cut
 FEWEST_CANDIDATES = 150_000
 LEFT_OUT = 20  # one match in so many may be a wrong answer
+NEARLY = 1.1  # times the best mean of log ranks that is as good, for a smaller share
 SHARES = (0.0, 0.125, 0.25, 0.5, 1.0)  # of the models' weight beside the bi-encoder that are tried
 
 TrainCross = Callable[[Ids, NDArray[np.bool_]], "CrossMatcher"]
@@ -128,8 +129,9 @@ def best_share(
     Labels chosen in doubt tell how well the models know doubtful pairs. They do not tell how many of the
     millions of others they lift beside them: that is counted. A share is the better, the fewer candidates
     stand at or above a labelled match in the geometric mean; how many do is of no matter up to the number
-    of likely matches. The last twentieth of the matches is left out: an answer may be wrong. Where that
-    cannot tell, the cross-entropy of the labels does.
+    of likely matches. The last twentieth of the matches is left out: an answer may be wrong. Labels favour
+    the models by which they were chosen, so the smallest share is taken that is worse by less than a tenth.
+    Where ranks cannot tell, the cross-entropy of the labels does.
     """
     matches = int(labels.sum())
     enough = max(int((among[0] + among[1] >= 0).sum()), matches)
@@ -138,8 +140,10 @@ def best_share(
     for share in SHARES:
         ranking = np.sort(share * among[0] + among[1])
         above = len(ranking) - np.searchsorted(ranking, (share * held_out[0] + held_out[1])[labels])
-        ranks.append(float(np.log(np.maximum(np.sort(above)[:kept], enough)).mean()))
-    best = [share for share, rank in zip(SHARES, ranks) if rank <= min(ranks) + 1e-9]
+        ranks.append(float(np.log(np.maximum(np.sort(above)[:kept] / enough, 1.0)).mean()))
+    if min(ranks) > 0:
+        return min(share for share, rank in zip(SHARES, ranks) if rank <= NEARLY * min(ranks))
+    best = [share for share, rank in zip(SHARES, ranks) if rank == 0]
     with_models, alone = (cross_entropy(z, labels) for z in (held_out[0] + held_out[1], held_out[1]))
     return max(best) if with_models <= alone else min(best)
 
