@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.bench.strangers_kinds import Columns, devices, songs
 from experiments.synthetic.records import table_of
 from pairsieve.demo import ROUGHNESS, SIZES
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, is_member, pair_rows
@@ -207,6 +208,16 @@ def _two_tables(kind: str, left: int, right: int, matches: int, data: Path, **ro
     return Task(kind, "match", {"all": split}, {"source": "synthetic"}, {})
 
 
+def _own_kind(records: int, make: Callable[[int, int], tuple[Columns, list[int]]], data: Path) -> Task:
+    """A table of `strangers_kinds` in a random order, with its columns as fields."""
+    columns, entity = make(records, 15)
+    order = np.random.default_rng(15).permutation(records)
+    table = {name: [values[row] for row in order] for name, values in columns.items()}
+    table["key"] = [f"r{row}" for row in range(records)]
+    truth = same_cluster(np.array(entity, np.int64)[order])
+    return _with_fields(make.__name__, table, "key", columns, truth)
+
+
 GROUPS = {2: 0.3, 3: 0.2, 5: 0.15, 8: 0.1}
 TO_200 = {200: 0.14, 100: 0.1, 50: 0.1, 20: 0.1, 10: 0.1, 5: 0.1, 2: 0.16}
 
@@ -292,6 +303,8 @@ TABLES = {
             typo=0.3,
             abbreviated=0.4,
         ),
+        _table("devices", "serials, most values missing, two registers", _own_kind, 2_000, devices),
+        _table("songs", "featured artists, versions, lengths in two units", _own_kind, 2_000, songs),
         _table(
             "wrong-answers",
             "products; one answer in twenty is wrong",

@@ -44,9 +44,9 @@ FORMATS: dict[str, int] = {
     "model": 1,
     "nearby": 1,
     "out-of-fold": 1,
-    "reranker": 6,
+    "reranker": 7,
     "served-neighbours": 4,  # of the texts that a service holds, with candidates and lexical rows
-    "selection": 2,  # the pairs that a round asks about
+    "selection": 3,  # the pairs that a round asks about
     "tokens": 2,
 }
 _log = logging.getLogger("pairsieve")

@@ -11,14 +11,13 @@ from safetensors.numpy import load_file, save_file
 
 from examples import examples
 from experiments.synthetic import synthetic_questions
-from pairsieve.campaign.training import DECIDED, share_better, weighted_average_precision
 from pairsieve.errors import InputError
 from pairsieve.measure.curve import curve_from_scores
 from pairsieve.models.head import cross_fitted_log_odds, fold_of
 from pairsieve.pairs import AllPairs, CrossPairs, is_member, pair_rows
 from pairsieve.reranker import Cuts, candidate_scans, fit, read_texts, rerank
 from pairsieve.reranker.features import TextReader, count_pieces, describe, feature_count
-from pairsieve.reranker.fit import Base, fit_reranker, out_of_fold_logits
+from pairsieve.reranker.fit import Base, best_share, cross_entropy, fit_reranker, out_of_fold_logits
 from pairsieve.reranker.lexical import fit_lexical
 from pairsieve.reranker.linear import fit_linear
 from pairsieve.reranker.saving import load_reranker, save_reranker
@@ -248,7 +247,10 @@ def fitted():
     cosines = np.einsum("nd,nd->n", rows[left], rows[right])
     kept = truth | (rng.random(len(every)) < 0.05)
 
-    base = Base(cosines[kept], 10 * cosines[kept] - 7, int(truth.sum()))
+    def log_odds_of(ids):
+        return 10 * cosines[np.searchsorted(every, ids)] - 7
+
+    base = Base(cosines[kept], log_odds_of(every[kept]), int(truth.sum()), log_odds_of)
     texts = made.texts, made.texts
     given = open_scan, space, texts, read_texts(space, texts), (rows, None)
     with pytest.MonkeyPatch.context() as patch:
@@ -438,33 +440,53 @@ def trained(tmp_path_factory, tiny_encoder):
     return campaign
 
 
-def test_the_better_scorer_is_used_and_the_other_named(trained, monkeypatch):
-    """With out-of-fold log-odds of the bi-encoder that no re-ranker can beat, it is left out; with useless
-    ones it is used."""
-    labels, settings = trained.labels(2), replace(trained.trainer.settings, reranker="auto")
-    held_out = trained.trainer._out_of_fold(labels)
-    for sign, reranked in ((1.0, False), (-1.0, True)):
-        trainer = replace(trained.trainer, settings=settings)  # one that remembers no scorer
-        sure = replace(held_out, log_odds=np.where(labels.values, 20 * sign, -20 * sign))
-        monkeypatch.setattr(type(trainer), "_out_of_fold", lambda *given: sure)  # noqa: B023
-        assert (trainer.scorer(labels).reranker is not None) is reranked
+def test_a_re_ranker_is_used_where_it_helps_and_both_are_named(trained, monkeypatch):
+    labels = trained.labels(2)
+    known = trained.trainer._reranked(trained.trainer.bi_encoder(labels), labels, False)
+    for setting, helps, used in (("auto", False, False), ("auto", True, True), ("on", False, True)):
+        changed = replace(trained.trainer.settings, reranker=setting)
+        trainer = replace(trained.trainer, settings=changed)  # one that remembers no scorer
+        monkeypatch.setattr(type(trainer), "_reranked", lambda *given: (*known[:2], helps))  # noqa: B023
+        assert (trainer.scorer(labels).reranker is not None) is used
         assert set(trainer.out_of_fold(labels).average_precision) == {"bi-encoder", "re-ranker"}
 
 
-def test_one_wrong_answer_far_down_does_not_decide_between_two_scorers():
-    """40 labels at log-spaced ranks, the first 15 matches. One scorer ranks them well, the other badly; then
-    an answer far down is wrong, and the bad scorer happens to have that pair a little higher."""
-    ranks, rng = np.geomspace(1, 1e6, 40), np.random.default_rng(0)
-    labels = np.arange(40) < 15
-    good, bad = np.where(labels, 3.0, -3.0) - np.arange(40) / 40, np.where(np.arange(40) % 3, 0.0, 1.0)
-    assert share_better(good, bad, labels, ranks, rng) > DECIDED
-    assert share_better(bad, good, labels, ranks, rng) < 1 - DECIDED
-    wrong = labels.copy()
-    wrong[36] = True
-    good[36], bad[36] = -9.0, 2.0
-    values = [weighted_average_precision(each, wrong, ranks) for each in (good, bad)]
-    assert values[0] < values[1]
-    assert 1 - DECIDED < share_better(good, bad, wrong, ranks, rng) < DECIDED
+@pytest.fixture
+def rare_matches():
+    """20 labelled matches and 20 non-matches in doubt, that models tell apart a little out of fold, among
+    100,000 candidates of which the bi-encoder puts few near them."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(40) < 20
+    held_out = np.where(labels, 1.0, -1.0) + rng.normal(0, 1.0, 40), rng.normal(0, 0.5, 40)
+    return labels, held_out, -rng.exponential(0.3, 100_000) - 1.0
+
+
+def test_models_that_lift_thousands_of_other_pairs_count_little(rare_matches):
+    """Both sets of models are as good on the labelled pairs. One gives all other pairs log-odds around -1,
+    give or take 1.5, and puts thousands above the labelled matches; the other knows them as non-matches."""
+    labels, held_out, base = rare_matches
+    rng = np.random.default_rng(1)
+    assert cross_entropy(held_out[0] + held_out[1], labels) < cross_entropy(held_out[1], labels)
+    noisy, sure = rng.normal(-1.0, 1.5, len(base)), np.full(len(base), -4.0)
+    assert best_share(held_out, (noisy, base), labels) < 1.0
+    assert best_share(held_out, (sure, base), labels) == 1.0
+
+
+def test_one_wrong_answer_far_down_does_not_decide_whether_models_count(rare_matches):
+    """One answer of 40 is wrong, and its pair is the last of all by the models, but not by the bi-encoder."""
+    labels, held_out, base = rare_matches
+    models = held_out[0].copy()
+    models[0] = -9.0
+    among = np.full(len(base), -4.0), base
+    assert best_share((models, held_out[1]), among, labels) >= 0.5
+
+
+def test_where_ranks_cannot_tell_cross_entropy_does():
+    """No candidate beside the labelled ones: any share is as good, and models that mislead are left out."""
+    labels = np.arange(20) < 10
+    good, nothing = np.where(labels, 2.0, -2.0), np.zeros(20)
+    for models, share in ((good, 1.0), (-good, 0.0)):
+        assert best_share((models, nothing), (np.full(50, -9.0), np.full(50, -9.0)), labels) == share
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.bench.strangers import Cell, cells, complaint, list_figures, stored
-from experiments.bench.strangers_page import Summary, as_text, failures, page_text
+from experiments.bench.strangers_page import Summary, as_text, chance_outside, failures, outside, page_text
 from experiments.bench.strangers_tables import TABLES, wrong_answers
 from experiments.synthetic.records import table_of
 from pairsieve.pairs import AllPairs
@@ -64,7 +64,9 @@ def test_cells_with_budgets_of_their_own_do_not_follow_the_common_ones() -> None
 
 def test_what_does_not_hold_is_named() -> None:
     assert failures([a_row()]) == []
-    assert failures([a_row(f1=0.5)]) == ["cora, 400 labels: F1 0.500, asked 0.93"]
+    assert failures([a_row(f1=0.9)]) == ["cora, 400 labels: F1 0.900, asked 0.93"]
+    below = failures([a_row(f1=0.5)])
+    assert below[0].startswith("cora, 400 labels: F1 0.500, dedupe 0.") and len(below) == 2
     assert failures([a_row(ap_after=0.4)]) == ["cora, 400 labels: AP fell from 0.500 to 0.400"]
     assert failures([a_row(batches=[[4, 4], [4, 0], [4, 4]])]) == [
         "cora, 400 labels: matches 100 % in batch 3"
@@ -120,3 +122,10 @@ def test_two_tables_match_across_alone() -> None:
     task = TABLES["two-tables"].make(Path())
     split = task.splits["all"]
     assert (len(split.left), len(split.right), len(split.positives)) == (2_500, 22_000, 1_100)
+
+
+def test_a_batch_of_nine_is_outside_with_none_or_nine_matches():
+    """Of nine labels one match is 11 %: by chance 2 of 512 batches are outside at a share of one half."""
+    assert [matches for matches in range(10) if outside(9, matches)] == [0, 9]
+    assert chance_outside(9, 0.5) == pytest.approx(2 / 512)
+    assert chance_outside(9, 0.8) == pytest.approx(0.8**9, abs=1e-6)

@@ -32,12 +32,11 @@ from pairsieve.ledger import Ledger, open_ledger
 from pairsieve.ledger.records import RoundCount
 from pairsieve.measure.figures import exact_figures
 from pairsieve.models import encoder_named, learner_named
-from pairsieve.pairs import Ids, is_member
+from pairsieve.pairs import Ids
 from pairsieve.progress import doing
 from pairsieve.scorer import ScoredSpace, Scorer
 from pairsieve.settings import CAMPAIGN_FILE, load_settings
 from pairsieve.sources import TruthSource
-from pairsieve.strategies import strategy_named
 from pairsieve.tasks import Split, Task, load_task
 from pairsieve.tasks.task import shared_pairs
 
@@ -161,10 +160,7 @@ class Campaign:
     def labels(self, round: int) -> Labels:
         """The labels up to a round."""
         ids, values = self.ledger.labels(through=round)
-        spread = None
-        if self.settings.first_strategy == "spread" and strategy_named(self.settings.strategy).needs_model:
-            spread = is_member(ids, self.ledger.labels(through=1)[0])
-        return Labels(ids, values, round, spread)
+        return Labels(ids, values, round)
 
     # ── the scorer of a round, and what it makes of a split ─────────────────────────────────────
 

@@ -38,8 +38,6 @@ from pairsieve.tasks import Split
 RERANK_UP_TO = 200_000  # texts a side up to which a re-ranker is tried
 TRAINED_AGAIN_UP_TO = 3_000  # labels up to which a whole encoder is trained again for each fold
 CROSS_EPOCHS = 4  # over the labels
-COMPARED = 200  # bootstrap samples of the labels that two scorers are compared by
-DECIDED = 0.9  # share of them that must agree
 _PAIRS_AT_ONCE = 1 << 16  # pairs whose rows are multiplied together
 
 Mask = NDArray[np.bool_]
@@ -48,16 +46,11 @@ _Decided = tuple[Scorer, dict[str, float], NDArray[np.float64] | None]
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Labelled pairs of the asked split up to a round, sorted by id.
-
-    `spread` (n,): which of them were chosen by their rank alone, at log-spaced ranks, and so speak of all
-    pairs; None where none was.
-    """
+    """Labelled pairs of the asked split up to a round, sorted by id."""
 
     ids: Ids
     values: Mask
     round: int
-    spread: Mask | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,8 +170,8 @@ class Trainer:
     def scorer(self, labels: Labels) -> Scorer:
         """The whole scorer that labels make.
 
-        With labels of both classes a re-ranker is part of it, by default only where out-of-fold labels have
-        a lower cross-entropy with it.
+        With labels of both classes a re-ranker is part of it, by default only where labelled matches rank
+        better with it among all candidates (`reranker.fit.best_share`).
         """
         return self._decided(labels)[0]
 
@@ -212,37 +205,14 @@ class Trainer:
         held_out = self._out_of_fold(labels)
         weight, bias = fit_head(held_out.scores, labels.values)
         scorer = replace(scorer, weight=weight, bias=bias)
-        reranked, log_odds = self._reranked(scorer, labels, wanted == "cross-encoder")
+        reranked, log_odds, helps = self._reranked(scorer, labels, wanted == "cross-encoder")
         tried = {
             "bi-encoder": average_precision(held_out.log_odds, labels.values),
             "re-ranker": average_precision(log_odds, labels.values),
         }
-        if wanted == "auto" and not self._better_over_all(labels, log_odds, held_out.log_odds):
+        if wanted == "auto" and not helps:
             return scorer, tried, held_out.log_odds
         return reranked, tried, log_odds
-
-    def _better_over_all(
-        self, labels: Labels, ours: NDArray[np.float64], theirs: NDArray[np.float64]
-    ) -> bool:
-        """Whether out-of-fold log-odds rank all pairs at least as well as others do, as far as labels tell.
-
-        Labels chosen by a model say little of the pairs that it was sure of. Those chosen at log-spaced ranks
-        of the untrained encoder stand for all pairs, each for as many as its rank. Their weighted average
-        precision decides, where it does so whichever of them are drawn again (bootstrap): they are few, and
-        one wrong answer far down weighs more than all others. Else the cross-entropy of all labels decides.
-        """
-        by_all = cross_entropy(ours, labels.values) <= cross_entropy(theirs, labels.values)
-        spread = labels.spread
-        if spread is None or labels.values[spread].all() or not labels.values[spread].any():
-            return by_all
-        nothing = Labels(labels.ids[:0], labels.values[:0], 0)
-        untrained = self.scores.score(self.bi_encoder(nothing), self.split, "").base
-        scores = untrained.scores(labels.ids[spread])
-        edges, back = np.unique(scores, return_inverse=True)
-        ranks = untrained.count_reaching(edges, "ranks of labels")[back].astype(np.float64)
-        rng = generator_for(self.settings.seed, labels.round, "compare scorers")
-        share = share_better(ours[spread], theirs[spread], labels.values[spread], ranks, rng)
-        return share > 0.5 if abs(share - 0.5) > DECIDED - 0.5 else by_all
 
     @property
     def reranker_setting(self) -> str:
@@ -260,7 +230,10 @@ class Trainer:
     def _has_fields(self) -> bool:
         return bool(find_layout(self.split.left, self.split.right).fields)
 
-    def _reranked(self, scorer: Scorer, labels: Labels, cross: bool) -> tuple[Scorer, NDArray[np.float64]]:
+    def _reranked(
+        self, scorer: Scorer, labels: Labels, cross: bool
+    ) -> tuple[Scorer, NDArray[np.float64], bool]:
+        """The scorer with a re-ranker, its out-of-fold log-odds, and whether it ranks all pairs better."""
         model = self.model_key(labels)
 
         def build(folder: Path) -> None:
@@ -269,6 +242,11 @@ class Trainer:
             even = np.array([alone.even_odds], np.float32)
             scan = self.scores.score(alone, self.split, model).base
             likely = int(scan.count_reaching(even, "candidates")[0])
+
+            def log_odds_of(ids: Ids) -> NDArray[np.float64]:
+                return alone.log_odds(scan.scores(ids))
+
+            base = Base(held_out.cosines, held_out.log_odds, likely, log_odds_of)
             fitted = fit_reranker(
                 self._cosine_scan,
                 self.split.space,
@@ -277,17 +255,19 @@ class Trainer:
                 self.scores.unit_rows(scorer.matcher, self.split, model),
                 labels.ids,
                 labels.values,
-                Base(held_out.cosines, held_out.log_odds, likely),
+                base,
                 self.settings.seed,
                 self._cross_encoder(labels.round) if cross else None,
             )
             save_reranker(folder, fitted.reranker)
             save_array(folder / "out-of-fold.npy", fitted.out_of_fold)
+            (folder / "helps.json").write_text(json.dumps({"helps": fitted.helps}))
 
         key = {"model": model, "cross": cross, "seed": self.settings.seed, **self.scored_by}
         folder = self.store.get("reranker", key, build)
         reranker = load_reranker(folder, self.learner.encoder.requested_device)
-        return replace(scorer, reranker=reranker), load_array(folder / "out-of-fold.npy")
+        helps = bool(read_json(folder / "helps.json")["helps"])
+        return replace(scorer, reranker=reranker), load_array(folder / "out-of-fold.npy"), helps
 
     def lexical_search(self, alone: bool = False) -> PairSearch | None:
         """The search by the mean of the frozen encoder's and the lexical cosine; None where none is.
@@ -404,36 +384,3 @@ def average_precision(log_odds: NDArray[np.float64], labels: Mask) -> float:
     if not labels.any():
         return 0.0
     return curve_from_scores(log_odds[labels], log_odds[~labels]).average_precision()
-
-
-def cross_entropy(log_odds: NDArray[np.float64], labels: Mask) -> float:
-    """Mean cross-entropy of labels under log-odds."""
-    return float(np.logaddexp(0.0, np.where(labels, -log_odds, log_odds)).mean())
-
-
-def share_better(
-    ours: NDArray[np.float64],
-    theirs: NDArray[np.float64],
-    labels: Mask,
-    weights: NDArray[np.float64],
-    rng: np.random.Generator,
-) -> float:
-    """In which share of bootstrap samples log-odds have at least the weighted average precision of others."""
-    better = []
-    for times in rng.multinomial(len(labels), np.full(len(labels), 1 / len(labels)), COMPARED):
-        at = times > 0
-        if labels[at].any():
-            weight = (weights * times)[at]
-            found = [weighted_average_precision(z[at], labels[at], weight) for z in (ours, theirs)]
-            better.append(found[0] >= found[1])
-    return float(np.mean(better)) if better else 0.5
-
-
-def weighted_average_precision(
-    log_odds: NDArray[np.float64], labels: Mask, weights: NDArray[np.float64]
-) -> float:
-    """Average precision where each labelled pair stands for `weights` (n,) pairs; equal log-odds together."""
-    levels, back = np.unique(-log_odds, return_inverse=True)
-    every = np.cumsum(np.bincount(back, weights, len(levels)))
-    matches = np.bincount(back, weights * labels, len(levels))
-    return float((matches * np.cumsum(matches) / every).sum() / matches.sum())

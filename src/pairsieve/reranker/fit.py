@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
-from typing import Any
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.models import CrossMatcher
-from pairsieve.models.head import fold_of
+from pairsieve.models.head import fit_head, fold_of
 from pairsieve.numeric import logit, sigmoid
-from pairsieve.pairs import Ids, PairSpace, is_member, pair_rows
+from pairsieve.pairs import Ids, PairSpace, pair_rows
 from pairsieve.reranker import MOST_CANDIDATES, Floats, ReadTexts, Reranker, ScanOf, Stack, candidate_scans
 from pairsieve.reranker.features import describe
 from pairsieve.reranker.linear import Linear, fit_linear
@@ -24,6 +23,9 @@ FEWEST = 6  # labels of either class below which a re-ranker has nothing to lear
 STACK_SPREAD = 0.25  # prior standard deviation of the weights of a stack, around those of `Stack`
 CANDIDATES_A_TEXT = 20  # by either cut
 FEWEST_CANDIDATES = 150_000
+LEFT_OUT = 20  # one match in so many may be a wrong answer
+NEARLY = 1.1  # times the best mean of log ranks that is as good, for a smaller share
+SHARES = (0.0, 0.125, 0.25, 0.5, 1.0)  # of the models' weight beside the bi-encoder that are tried
 
 TrainCross = Callable[[Ids, NDArray[np.bool_]], "CrossMatcher"]
 
@@ -32,20 +34,26 @@ TrainCross = Callable[[Ids, NDArray[np.bool_]], "CrossMatcher"]
 class Base:
     """The bi-encoder's word on labelled pairs (n,), by models that did not see their left texts.
 
-    `likely`: how many pairs of the space it thinks more likely matches than not.
+    `likely`: how many pairs of the space it thinks more likely matches than not. `log_odds_of(ids)`: its
+    log-odds of any pairs.
     """
 
     cosines: NDArray[np.floating]
     log_odds: NDArray[np.float64]
     likely: int
+    log_odds_of: Callable[[Ids], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, eq=False)
 class FittedReranker:
-    """A re-ranker and its log-odds (n,) of the labelled pairs, each from models without its left text."""
+    """A re-ranker and its log-odds (n,) of the labelled pairs, each from models without its left text.
+
+    `helps`: whether matches rank better among all candidates with it than by the bi-encoder alone.
+    """
 
     reranker: Reranker
     out_of_fold: Logits
+    helps: bool
 
 
 def enough_labels(labels: NDArray[np.bool_]) -> bool:
@@ -94,17 +102,67 @@ def fit_reranker(
         column = each.mean(axis=0)
         column[known] = each[fold, known]
         columns = [column]
-    wanted = _competing(space, ids, labelled)
-    every: list[NDArray[Any]] = [cosines, scans.lexical.scores(ids), *columns]
-    among = ids[wanted]
-    described = describe(read.pieces, among, [column[wanted] for column in every])
-    features = described[np.searchsorted(among, labelled)]
+    described = describe(read.pieces, ids, [cosines, scans.lexical.scores(ids), *columns])
+    features = described[known]
     raw = out_of_fold_logits(features, labels, left, seed)
     stack = fit_stack(raw, base.log_odds, labels)
     models = _fit_models(features, labels, seed)
     reranker = Reranker(*models, read.vocabulary, read.encoder, cuts, stack, cross)
     logits = stack.trees * raw[0] + stack.linear * raw[1]
-    return FittedReranker(reranker, reranker.log_odds(logits, base.log_odds))
+    share = best_share(
+        (logits, stack.base * base.log_odds + stack.bias),
+        (reranker.logits(described), stack.base * base.log_odds_of(ids) + stack.bias),
+        labels,
+    )
+    stack = with_share(stack, share or SHARES[1], raw, base.log_odds, labels)
+    reranker = replace(reranker, stack=stack)
+    logits = stack.trees * raw[0] + stack.linear * raw[1]
+    return FittedReranker(reranker, reranker.log_odds(logits, base.log_odds), share > 0)
+
+
+def best_share(
+    held_out: tuple[Logits, Logits], among: tuple[Logits, Logits], labels: NDArray[np.bool_]
+) -> float:
+    """The share of the models' log-odds beside the bi-encoder's with which matches rank best; 0 is none.
+
+    held_out: both summands of the labelled pairs (n,), out of fold; among: those of all candidates (m,).
+    Labels chosen in doubt tell how well the models know doubtful pairs. They do not tell how many of the
+    millions of others they lift beside them: that is counted. A share is the better, the fewer candidates
+    stand at or above a labelled match in the geometric mean; how many do is of no matter up to the number
+    of likely matches. The last twentieth of the matches is left out: an answer may be wrong. Labels favour
+    the models by which they were chosen, so the smallest share is taken that is worse by less than a tenth.
+    Where ranks cannot tell, the cross-entropy of the labels does.
+    """
+    matches = int(labels.sum())
+    enough = max(int((among[0] + among[1] >= 0).sum()), matches)
+    kept = matches - -(-matches // LEFT_OUT)
+    ranks = []
+    for share in SHARES:
+        ranking = np.sort(share * among[0] + among[1])
+        above = len(ranking) - np.searchsorted(ranking, (share * held_out[0] + held_out[1])[labels])
+        ranks.append(float(np.log(np.maximum(np.sort(above)[:kept] / enough, 1.0)).mean()))
+    if min(ranks) > 0:
+        return min(share for share, rank in zip(SHARES, ranks) if rank <= NEARLY * min(ranks))
+    best = [share for share, rank in zip(SHARES, ranks) if rank == 0]
+    with_models, alone = (cross_entropy(z, labels) for z in (held_out[0] + held_out[1], held_out[1]))
+    return max(best) if with_models <= alone else min(best)
+
+
+def with_share(
+    stack: Stack, share: float, logits: Logits, base_log_odds: NDArray[np.float64], labels: NDArray[np.bool_]
+) -> Stack:
+    """A stack whose models count a share of what they did, calibrated to the labels again."""
+    if share == 1.0:
+        return stack
+    trees, linear = share * stack.trees, share * stack.linear
+    z = trees * logits[0] + linear * logits[1] + stack.base * base_log_odds
+    weight, bias = fit_head(z, labels)
+    return Stack(weight * trees, weight * linear, weight * stack.base, bias)
+
+
+def cross_entropy(log_odds: NDArray[np.float64], labels: NDArray[np.bool_]) -> float:
+    """Mean cross-entropy of labels under log-odds."""
+    return float(np.logaddexp(0.0, np.where(labels, -log_odds, log_odds)).mean())
 
 
 def out_of_fold_logits(
@@ -152,15 +210,5 @@ def fit_stack(logits: Logits, base_log_odds: NDArray[np.float64], labels: NDArra
         slope = -(columns * (signs * sigmoid(-margin))[:, None]).sum(axis=0) + precision * off
         return value, slope
 
-    bounds = [(0.05, 5), (0, 5), (0, 5), (-10, 10)]
+    bounds = [(0.05, 5), (0, 5), (0.05, 5), (-10, 10)]
     return Stack(*minimize(loss, centre, jac=True, method="L-BFGS-B", bounds=bounds).x.tolist())
-
-
-def _competing(space: PairSpace, ids: Ids, labelled: Ids) -> NDArray[np.bool_]:
-    """Which candidates share a text with a labelled pair: no others matter to its description."""
-    left, right = pair_rows(ids)
-    texts = [np.unique(side) for side in pair_rows(labelled)]
-    if space.symmetric:
-        both = np.union1d(*texts)
-        return np.asarray(is_member(left, both) | is_member(right, both))
-    return np.asarray(is_member(left, texts[0]) | is_member(right, texts[1]))
