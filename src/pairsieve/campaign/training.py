@@ -266,7 +266,7 @@ class Trainer:
         key = {"model": model, "cross": cross, "seed": self.settings.seed, **self.scored_by}
         folder = self.store.get("reranker", key, build)
         reranker = load_reranker(folder, self.learner.encoder.requested_device)
-        helps = bool(read_json(folder / "helps.json")["helps"])
+        helps = bool(load_json(folder / "helps.json")["helps"])
         return replace(scorer, reranker=reranker), load_array(folder / "out-of-fold.npy"), helps
 
     def lexical_search(self, alone: bool = False) -> PairSearch | None:
