@@ -19,6 +19,7 @@ from pairsieve.pairs import Ids, is_member, pair_rows
 
 GROUP = "pairsieve.strategies"
 FEWEST_OF_A_CLASS = 3  # labels below which the other class is looked for first
+FEWEST_MATCHES = 6  # the same, where matches are the fewer: a re-ranker needs so many
 POOL = 8  # times a batch, from which a varied one is taken
 PAIRS_A_TEXT = 3  # of a text in a small batch
 COPIES_ASKED = 2  # pairs of texts that read the same, in a campaign
@@ -61,8 +62,10 @@ def uncertainty(view: RoundView, budget: int, rng: np.random.Generator) -> Selec
     if not view.varied:
         return Selection(view.closest(view.boundary, budget).ids, "uncertain")
     matches = int(view.labels.sum())
-    if min(matches, len(view.labels) - matches) < FEWEST_OF_A_CLASS:
-        return _other_class(view, budget, rng, mostly_matches=2 * matches > len(view.labels))
+    mostly_matches = 2 * matches > len(view.labels)
+    fewest = FEWEST_OF_A_CLASS if mostly_matches else FEWEST_MATCHES
+    if min(matches, len(view.labels) - matches) < fewest:
+        return _other_class(view, budget, rng, mostly_matches)
     _enough(budget, view.space.size - len(view.asked), "pairs")
     groups = _Alike(view.sure_matches(), view.asked)
     for pool in (POOL, POOL**2, POOL**3):
@@ -148,7 +151,7 @@ def _other_class(view: RoundView, budget: int, rng: np.random.Generator, mostly_
         longest = max(map(len, ranked))
         turns = [np.pad(ids, (0, longest - len(ids)), constant_values=-1) for ids in ranked]
         merged = np.stack(turns, axis=1).ravel()
-        return Selection(_varied(view, merged[merged >= 0], budget), "nearest, as no match is known")
+        return Selection(_varied(view, merged[merged >= 0], budget), "nearest, as few matches are known")
     texts = max(view.space.shape)
     chosen = _at_ranks(view, budget, rng, max(2, texts // 2), 20 * RANKS_A_TEXT)
     return Selection(chosen, "further down, as nearly all are matches")

@@ -146,12 +146,14 @@ def test_a_first_batch_spread_over_ranks_finds_both_classes(few):
 def test_labels_of_one_class_are_countered():
     one_sided = SyntheticView(AllPairs(200), labels=np.zeros(40, bool))
     top = strategy_named("uncertainty").run(one_sided, 20, np.random.default_rng(0))
-    assert top.why == "nearest, as no match is known"
+    assert top.why == "nearest, as few matches are known"
     assert is_member(top.ids, np.union1d(*one_sided.rankings(40))).all()
     one_sided.labels = np.ones(40, bool)
     down = strategy_named("uncertainty").run(one_sided, 20, np.random.default_rng(0))
     assert down.why == "further down, as nearly all are matches"
     assert not is_member(down.ids, one_sided.rankings(50)[0]).any()
+    five = SyntheticView(AllPairs(200), labels=np.arange(40) < 5)  # too few for a re-ranker to learn from
+    assert strategy_named("uncertainty").run(five, 20, np.random.default_rng(0)).why == top.why
     one_sided.labels[:3] = False  # three of the other class: the model can tell
     assert strategy_named("uncertainty").run(one_sided, 20, np.random.default_rng(0)).why == "uncertain"
 
