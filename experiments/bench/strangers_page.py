@@ -43,7 +43,7 @@ HEADINGS = (
 HEAD = """# Tables of strangers
 
 Written by `python -m experiments.bench.strangers --page` from `experiments/bench/results/strangers`; no
-figure is typed by hand but those of the peers. Every table is run as a new user would: `init --labels N`,
+figure is typed by hand but those quoted of peers. Every table is run as a new user would: `init --labels N`,
 `run`, `match`, no other option, the bundled encoder, on CPUs. Labels come from the truth, unless the table
 says otherwise. AP is average precision over **all** pairs, before the first label and after the last.
 Precision, recall and F1 are those of the list that `match` writes, over all pairs, counted by code that
