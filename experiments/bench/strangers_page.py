@@ -43,7 +43,7 @@ HEADINGS = (
 HEAD = """# Tables of strangers
 
 Written by `python -m experiments.bench.strangers --page` from `experiments/bench/results/strangers`; no
-figure is typed by hand but those of the peers. Every table is run as a new user would: `init --labels N`,
+figure is typed by hand but those quoted of peers. Every table is run as a new user would: `init --labels N`,
 `run`, `match`, no other option, the bundled encoder, on CPUs. Labels come from the truth, unless the table
 says otherwise. AP is average precision over **all** pairs, before the first label and after the last.
 Precision, recall and F1 are those of the list that `match` writes, over all pairs, counted by code that
@@ -82,7 +82,15 @@ def _peers_text() -> str:
     failed = ", ".join(f"{row['table']}: {row['words']}" for row in rows if "f1" not in row)
     quoted = ", ".join(sorted(QUOTED_DEDUPE.keys() - {row["table"] for row in rows if "f1" in row}))
     words = f"Of {quoted} it is quoted from a comparison made outside this bench.\n" if quoted else ""
-    return PEERS.format(runs=runs, labels=PEER_LABELS, failed=failed or "all were done", quoted=words)
+    text = PEERS.format(runs=runs, labels=PEER_LABELS, failed=failed or "all were done", quoted=words)
+    lines = [
+        [row["table"], f"{row['labels']:,}", *(_number(row[name]) for name in ("f1", "precision", "recall"))]
+        for row in kept_dedupe_rows()
+        if "f1" in row
+    ]
+    return (
+        f"{text}\n{_markdown(('dedupe on', 'labels', 'F1', 'precision', 'recall'), lines)}" if lines else text
+    )
 
 
 @dataclass(frozen=True)
