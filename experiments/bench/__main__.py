@@ -6,7 +6,10 @@ import ast
 from pathlib import Path
 
 # no benches of their own
-SHARED = ("__init__", "__main__", "claims", "kept", "strangers_page", "strangers_tables", "synthetic_rows")
+SHARED = (
+    *("__init__", "__main__", "claims", "kept", "synthetic_rows"),
+    *("strangers_page", "strangers_tables", "strangers_kinds"),
+)
 
 
 def benches() -> dict[str, tuple[str, list[str]]]:

@@ -17,7 +17,7 @@ from pairsieve.models.head import cross_fitted_log_odds, fold_of
 from pairsieve.pairs import AllPairs, CrossPairs, is_member, pair_rows
 from pairsieve.reranker import Cuts, candidate_scans, fit, read_texts, rerank
 from pairsieve.reranker.features import TextReader, count_pieces, describe, feature_count
-from pairsieve.reranker.fit import Base, best_share, cross_entropy, fit_reranker, out_of_fold_logits
+from pairsieve.reranker.fit import Base, fit_reranker, out_of_fold_logits
 from pairsieve.reranker.lexical import fit_lexical
 from pairsieve.reranker.linear import fit_linear
 from pairsieve.reranker.saving import load_reranker, save_reranker
@@ -449,44 +449,6 @@ def test_a_re_ranker_is_used_where_it_helps_and_both_are_named(trained, monkeypa
         monkeypatch.setattr(type(trainer), "_reranked", lambda *given: (*known[:2], helps))  # noqa: B023
         assert (trainer.scorer(labels).reranker is not None) is used
         assert set(trainer.out_of_fold(labels).average_precision) == {"bi-encoder", "re-ranker"}
-
-
-@pytest.fixture
-def rare_matches():
-    """20 labelled matches and 20 non-matches in doubt, that models tell apart a little out of fold, among
-    100,000 candidates of which the bi-encoder puts few near them."""
-    rng = np.random.default_rng(0)
-    labels = np.arange(40) < 20
-    held_out = np.where(labels, 1.0, -1.0) + rng.normal(0, 1.0, 40), rng.normal(0, 0.5, 40)
-    return labels, held_out, -rng.exponential(0.3, 100_000) - 1.0
-
-
-def test_models_that_lift_thousands_of_other_pairs_count_little(rare_matches):
-    """Both sets of models are as good on the labelled pairs. One gives all other pairs log-odds around -1,
-    give or take 1.5, and puts thousands above the labelled matches; the other knows them as non-matches."""
-    labels, held_out, base = rare_matches
-    rng = np.random.default_rng(1)
-    assert cross_entropy(held_out[0] + held_out[1], labels) < cross_entropy(held_out[1], labels)
-    noisy, sure = rng.normal(-1.0, 1.5, len(base)), np.full(len(base), -4.0)
-    assert best_share(held_out, (noisy, base), labels) < 1.0
-    assert best_share(held_out, (sure, base), labels) == 1.0
-
-
-def test_one_wrong_answer_far_down_does_not_decide_whether_models_count(rare_matches):
-    """One answer of 40 is wrong, and its pair is the last of all by the models, but not by the bi-encoder."""
-    labels, held_out, base = rare_matches
-    models = held_out[0].copy()
-    models[0] = -9.0
-    among = np.full(len(base), -4.0), base
-    assert best_share((models, held_out[1]), among, labels) >= 0.5
-
-
-def test_where_ranks_cannot_tell_cross_entropy_does():
-    """No candidate beside the labelled ones: any share is as good, and models that mislead are left out."""
-    labels = np.arange(20) < 10
-    good, nothing = np.where(labels, 2.0, -2.0), np.zeros(20)
-    for models, share in ((good, 1.0), (-good, 0.0)):
-        assert best_share((models, nothing), (np.full(50, -9.0), np.full(50, -9.0)), labels) == share
 
 
 @pytest.mark.slow

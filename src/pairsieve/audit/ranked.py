@@ -12,7 +12,6 @@ import numpy as np
 
 from pairsieve.audit.draws import TRAIN, AskedPairs, Counts, Floats, Strata
 from pairsieve.pairs import Mask
-from pairsieve.scan.threads import cores, in_threads
 
 PIECES = 8  # of a stratum
 ROWS = 250  # of matches by stratum that a thread goes through at once
@@ -104,6 +103,7 @@ class Layout:
         labelled match it is what it is.
         """
         from pairsieve.audit.kernel import average_precisions
+        from pairsieve.scan.threads import cores, in_threads
 
         pieces = where[self.owner]
         unlabelled = np.ascontiguousarray(np.maximum(matches - self.labelled, 0.0))

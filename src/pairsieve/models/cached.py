@@ -19,8 +19,8 @@ from pairsieve.artifacts import ArtifactStore, load_array, save_array
 from pairsieve.models.encoder import Embeddings, Encoder, distinct_texts
 from pairsieve.progress import tracked
 
-TEXTS_PER_SHARD = 1 << 15  # a few minutes on two cores; 50 MB of rows at 384 dimensions
-TIMES_ON_CUDA = 8  # as many there: two seconds
+TEXTS_PER_SHARD = 1 << 12  # ten to thirty seconds on two cores: what a kill loses at most
+TIMES_ON_CUDA = 64  # as many there: two seconds
 SHARD = "embedding-shard"
 
 Shards = Sequence[tuple[int, Sequence[str]]]  # position of a shard, and its texts

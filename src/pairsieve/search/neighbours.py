@@ -19,7 +19,6 @@ from pairsieve.pairs import AcrossPairs, AllPairs, Ids, PairSpace, Rows, Scores
 from pairsieve.progress import tracked
 from pairsieve.scan import Neighbours, Scan
 from pairsieve.scan.across import foreign_neighbours
-from pairsieve.search import ivf
 from pairsieve.search.exact import Found, TopPairs, check_pool
 
 Matrix: TypeAlias = NDArray[np.float32]  # unit rows (n, d)
@@ -116,6 +115,8 @@ def merge_neighbours(one: Neighbours, other: Neighbours) -> Neighbours:
 
 def sampled(left: Matrix) -> Matrix:
     """Some of the rows that ask, evenly spread, by which an index chooses its probes."""
+    from pairsieve.search import ivf  # it loads torch and numba
+
     return left[:: max(1, len(left) // ivf.SAMPLED)]
 
 
@@ -132,6 +133,8 @@ def build_index(
     if kind not in INDEXES:
         raise InputError(f"unknown index {kind!r}", remedy=nearest(kind, INDEXES))
     if kind == "ivf":
+        from pairsieve.search import ivf
+
         return ivf.build_lists(right, asking, count, lists, probes, threads)
     import faiss
 
@@ -159,6 +162,8 @@ def search_index(
 ) -> Neighbours:
     """Each left row's `count` nearest in an index; in a symmetric space row i is the index's own row
     `first_row + i`, and not its own neighbour."""
+    from pairsieve.search import ivf
+
     if isinstance(index, ivf.ListIndex):
         return ivf.search_lists(index, left, count, symmetric, first_row, threads)
     columns = np.empty((len(left), count), np.int64)
