@@ -459,7 +459,7 @@ def test_a_cross_encoder_joins_as_columns_of_its_own(trained, monkeypatch):
     monkeypatch.setattr("pairsieve.campaign.training.CROSS_EPOCHS", 1)
     labels, trainer = trained.labels(2), trained.trainer
     plain = trainer.scorer(labels).reranker
-    scorer, out_of_fold = trainer._reranked(trainer.bi_encoder(labels), labels, cross=True)
+    scorer, out_of_fold, _ = trainer._reranked(trainer.bi_encoder(labels), labels, cross=True)
     assert len(scorer.reranker.cross_encoders) == 2 and len(plain.cross_encoders) == 0
     assert len(scorer.reranker.linear.weights) == len(plain.linear.weights) + 3 == feature_count(3)
     assert len(out_of_fold) == len(labels.ids)

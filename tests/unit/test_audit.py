@@ -333,3 +333,11 @@ def test_limits_hold_and_values_are_unbiased(regime: str) -> None:
             assert row["coverage"] >= 0.88, name
     for name in ("precision", "positives in reach", "recall in reach", "AP in reach"):
         assert abs(found[name]["z"]) < 3.5, name
+
+
+def test_a_threshold_that_every_pair_reaches_is_the_last_edge() -> None:
+    """Ten pairs between 0.1 and 0.2, listed from -0.5 on: all of them are above the threshold, none below."""
+    scores, reaching = np.array([-0.5, 0.0, 0.15], np.float32), np.array([10, 10, 4])
+    strata, _ = strata_from_counts(scores, reaching, 10, scores[:1], labels=20)
+    assert strata.totals[strata.reaching(-0.5)].sum() == 10
+    assert strata.edges[-1] == -0.5

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pairsieve.reranker.fit import best_share, cross_entropy, fit_stack
+from pairsieve.reranker.fit import best_share, cross_entropy, fit_stack, with_share
 
 
 def test_the_stack_weighs_by_what_out_of_fold_logits_are_worth():
@@ -67,3 +67,20 @@ def test_where_ranks_cannot_tell_cross_entropy_does():
     good, nothing = np.where(labels, 2.0, -2.0), np.zeros(20)
     for models, share in ((good, 1.0), (-good, 0.0)):
         assert best_share((models, nothing), (np.full(50, -9.0), np.full(50, -9.0)), labels) == share
+
+
+def test_a_share_that_contradicts_the_labels_is_not_taken():
+    """Log-odds that fall where labels rise: calibrated they would be one number, and every pair a tie."""
+    labels = np.arange(20) < 10
+    base = np.where(labels, -1.0, 1.0)
+    stack = fit_stack(np.zeros((2, 20)), base, labels)
+    assert with_share(stack, 0.5, np.zeros((2, 20)), base, labels) == stack
+
+
+def test_with_few_matches_their_ranks_are_not_looked_at(rare_matches):
+    """Models that lift thousands of other pairs: 20 matches show it, 19 are too few to tell."""
+    labels, held_out, base = rare_matches
+    noisy = np.random.default_rng(1).normal(-1.0, 1.5, len(base))
+    assert best_share(held_out, (noisy, base), labels) < 1.0
+    fewer = (held_out[0][1:], held_out[1][1:])
+    assert best_share(fewer, (noisy, base), labels[1:]) == 1.0

@@ -159,7 +159,9 @@ def strata_from_counts(
     order = np.lexsort((~kept, counts[at]))
     _, first = np.unique(counts[at][order], return_index=True)
     at = at[order][first]
-    edges = np.append(descending[at], _BOTTOM).astype(np.float32)
+    # A threshold that every pair reaches is the last edge.
+    bottom = max([_BOTTOM, *thresholds[np.isin(thresholds, scores[reaching >= pairs])]])
+    edges = np.append(descending[at], bottom).astype(np.float32)
     totals = np.diff(np.append(counts[at], pairs), prepend=0)
     strata = Strata(edges, totals.astype(np.int64))
     if lowest >= len(counts):

@@ -23,6 +23,8 @@ FEWEST = 6  # labels of either class below which a re-ranker has nothing to lear
 STACK_SPREAD = 0.25  # prior standard deviation of the weights of a stack, around those of `Stack`
 CANDIDATES_A_TEXT = 20  # by either cut
 FEWEST_CANDIDATES = 150_000
+LEAST_WEIGHT = 0.05  # of trees and of the bi-encoder in a stack, and of what calibration leaves of it
+FEWEST_RANKED = 20  # labelled matches from which their ranks are looked at
 LEFT_OUT = 20  # one match in so many may be a wrong answer
 NEARLY = 1.1  # times the best mean of log ranks that is as good, for a smaller share
 SHARES = (0.0, 0.125, 0.25, 0.5, 1.0)  # of the models' weight beside the bi-encoder that are tried
@@ -131,9 +133,12 @@ def best_share(
     stand at or above a labelled match in the geometric mean; how many do is of no matter up to the number
     of likely matches. The last twentieth of the matches is left out: an answer may be wrong. Labels favour
     the models by which they were chosen, so the smallest share is taken that is worse by less than a tenth.
-    Where ranks cannot tell, the cross-entropy of the labels does.
+    Where ranks cannot tell, or matches are few, the cross-entropy of the labels does.
     """
     matches = int(labels.sum())
+    with_models, alone = (cross_entropy(z, labels) for z in (held_out[0] + held_out[1], held_out[1]))
+    if matches < FEWEST_RANKED:
+        return float(with_models <= alone)
     enough = max(int((among[0] + among[1] >= 0).sum()), matches)
     kept = matches - -(-matches // LEFT_OUT)
     ranks = []
@@ -144,7 +149,6 @@ def best_share(
     if min(ranks) > 0:
         return min(share for share, rank in zip(SHARES, ranks) if rank <= NEARLY * min(ranks))
     best = [share for share, rank in zip(SHARES, ranks) if rank == 0]
-    with_models, alone = (cross_entropy(z, labels) for z in (held_out[0] + held_out[1], held_out[1]))
     return max(best) if with_models <= alone else min(best)
 
 
@@ -157,6 +161,8 @@ def with_share(
     trees, linear = share * stack.trees, share * stack.linear
     z = trees * logits[0] + linear * logits[1] + stack.base * base_log_odds
     weight, bias = fit_head(z, labels)
+    if weight < LEAST_WEIGHT:  # the labels contradict this share: all pairs would be as good as tied
+        return stack
     return Stack(weight * trees, weight * linear, weight * stack.base, bias)
 
 
@@ -210,5 +216,5 @@ def fit_stack(logits: Logits, base_log_odds: NDArray[np.float64], labels: NDArra
         slope = -(columns * (signs * sigmoid(-margin))[:, None]).sum(axis=0) + precision * off
         return value, slope
 
-    bounds = [(0.05, 5), (0, 5), (0.05, 5), (-10, 10)]
+    bounds = [(LEAST_WEIGHT, 5), (0, 5), (LEAST_WEIGHT, 5), (-10, 10)]
     return Stack(*minimize(loss, centre, jac=True, method="L-BFGS-B", bounds=bounds).x.tolist())
