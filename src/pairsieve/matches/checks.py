@@ -122,13 +122,12 @@ class Checker:
             return check
         begun = f"{RECALL_CHECK}{self.round} for {value:g}: "
         mine, name = self._recall_questions(begun)
-        if name:
-            reach, top = (float(each) for each in name[len(begun) :].split(", ")[0].split(" to "))
-        else:
+        if not name:
             numbers, _ = draws_of(self.ledger.questions())
             reach = recall_reach(every, free, value, labels, int((numbers > 0).sum()))
             top = self._top(free, reach, value, labels, confidence)
             name = f"{begun}{reach:.9g} to {top:.9g}"
+        reach, top = (float(each) for each in name[len(begun) :].split(", ")[0].split(" to "))
         name = f"{name.split(', ')[0]}, {labels} labels"
         ids, scores = self._free(reach, mine)
         above = scores >= np.float32(top)
