@@ -92,6 +92,10 @@ def test_a_check_of_a_recall_is_taken_up_again_and_goes_on(measured, tmp_path):
     assert first["target"] == "recall" and first["labels"] == asked == 40
     # A list is shown to have the recall only where no match was drawn beyond reach.
     assert (first["threshold"] is None) == (first["beyond"] > 0) and first["pairs"] > 0
+    scan = campaign.score(campaign.split, 3).scan
+    own = np.sort(scan.scores(campaign.split.positives))[::-1]
+    within = own[scan.count_reaching(own[::-1].copy())[::-1] <= first["pairs"]]  # of these it is promised
+    assert np.mean(within >= np.float32(first["threshold"])) >= 0.7, (len(within), len(own))
     assert checked(40) == (first, 40)
     more, asked = checked(60)
     assert asked == more["labels"] == 60 and more["pairs"] == first["pairs"]
