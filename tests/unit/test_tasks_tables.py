@@ -180,6 +180,28 @@ def right_copy(path: Path) -> Path:
     return write(path.with_name("copy.csv"), path.read_bytes())
 
 
+def test_keys_of_two_tables_are_the_columns_that_the_pairs_name(tmp_path: Path) -> None:
+    left = write(tmp_path / "shop.csv", "ref,name\np1,red boat\np2,blue boat\np3,old boat\n")
+    right = write(tmp_path / "stock.csv", "listing,title\n7,boat in red\n8,boat in blue\n9,canoe\n")
+    labels = write(tmp_path / "labels.csv", "ref,listing,label\np1,7,1\np2,8,1\np3,9,0\n")
+    split = tables_task(left, right, labels=labels).splits["all"]
+    assert keys(split) == [("p1", "7"), ("p2", "8")]
+    assert split.left.texts[0] == "red boat"  # the key is no part of the text
+
+
+def test_ids_of_two_tables_are_not_taken_for_row_numbers(tmp_path: Path) -> None:
+    """Ids from 1 would be rows too: pair (1, 2) is not the second row with the third."""
+    left = write(tmp_path / "l.csv", "id,text\n1,a\n2,b\n3,c\n4,d\n")
+    right = write(tmp_path / "r.csv", "id,text\n1,A\n2,B\n3,C\n4,D\n")
+    matches = write(tmp_path / "m.csv", "left,right\n1,2\n2,3\n")
+    split = tables_task(left, right, matches=matches, split="none").splits["all"]
+    pairs = [(split.left.texts[a], split.right.texts[b]) for a, b in zip(*pair_rows(split.positives))]
+    assert pairs == [("a", "B"), ("b", "C")]
+    rows = write(tmp_path / "rows.csv", "left,right\n0,1\n3,3\n")  # no id is 0: these are rows
+    split = tables_task(left, right, matches=rows, split="none").splits["all"]
+    assert keys(split) == [("0", "1"), ("3", "3")]
+
+
 def test_same_seed_same_split(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", "text\n" + "x\n" * 40)
     matches = write(tmp_path / "m.csv", "id_a,id_b\n" + "".join(f"{i},{i + 20}\n" for i in range(20)))

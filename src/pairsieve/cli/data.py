@@ -103,7 +103,7 @@ def tables(
     right: str | None = Option(None, help="A second table, to be matched with the first."),
     text: list[str] = Option([], help="Column with the text; repeat for several; or all. [text, or all]"),
     template: str | None = Option(None, help='The text that the encoder reads, as "{title} by {author}".'),
-    key: str | None = Option(None, help="Column with the key. [id, if pairs name it; or the row from 0]"),
+    key: str | None = Option(None, help="Column with the key. [what the pairs name, or the row from 0]"),
     kinds: list[str] = _KIND,
     source: str | None = Option(
         None, help="Column that names the source of a row; pairs within a source are no pairs."

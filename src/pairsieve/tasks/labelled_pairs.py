@@ -142,12 +142,20 @@ def with_first_row(table: Table, left_keys: Sequence[str], right_keys: Sequence[
     return replace(table, names=tuple(numbered), numbers=[1, *table.numbers], cells=with_head)
 
 
-def names_keys(table: Table, keys: set[str]) -> bool:
-    """Whether two columns of a file of pairs hold keys of one table and nothing else."""
+def names_keys(table: Table, keys: set[str], side: int | None = None) -> bool:
+    """Whether two columns of a file of pairs hold keys of one table and nothing else.
+
+    side: 0 or 1 where there are two tables: whether its column of the pairs does.
+    """
     plain = {plain_key(key) for key in keys}
-    whole = with_first_row(table, list(keys), list(keys))
-    columns = [whole.strings_at(at) for at in range(min(len(whole.names), MOST_COLUMNS))]
-    return sum({plain_key(value) for value in column if value} <= plain for column in columns) >= 2
+    if side is None:
+        table = with_first_row(table, list(keys), list(keys))
+    label = label_column(table)
+    names = [name for name in table.names[:MOST_COLUMNS] if name != label]
+    if side is not None:
+        names = list((pair_columns(table) or names)[side : side + 1])
+    fitting = ({plain_key(value) for value in table.strings(name) if value} <= plain for name in names)
+    return sum(fitting) >= (2 if side is None else 1)
 
 
 def key_rows(

@@ -20,7 +20,14 @@ from pairsieve.tasks.frames import UNNAMED_INDEX
 from pairsieve.tasks.labelled_pairs import LabelledPairs, names_keys, read_labelled_pairs
 from pairsieve.tasks.opening import Ways, described, is_place, open_pairs, open_table, stacked
 from pairsieve.tasks.reading import Table
-from pairsieve.tasks.records import collection_of, compared_only, shared_columns, shared_kinds, text_columns
+from pairsieve.tasks.records import (
+    collection_of,
+    compared_only,
+    keys_of,
+    shared_columns,
+    shared_kinds,
+    text_columns,
+)
 from pairsieve.tasks.task import RELATIONS, Task, split_of
 from pairsieve.tasks.truth import (
     closure,
@@ -118,8 +125,8 @@ def tables_task(
     }
     pair_files = list(stated_in.values())
     sides = [
-        _with_columns(side, table, pair_files if len(sides) == 1 else ())
-        for side, table in zip(sides, tables)
+        _with_columns(side, table, pair_files, None if len(sides) == 1 else at)
+        for at, (side, table) in enumerate(zip(sides, tables))
     ]
     values = shared_columns(tables)
     chosen = shared_kinds(values, [side.key for side in sides], kinds or {})
@@ -228,23 +235,35 @@ def _check_also(right: Any, source: str | None) -> None:
             raise InputError(f"`also` and `{name}` together", why=why, remedy=f"Leave `{name}` out")
 
 
-def _with_columns(side: Side, table: Table, pair_files: Sequence[Table]) -> Side:
+def _with_columns(side: Side, table: Table, pair_files: Sequence[Table], at: int | None) -> Side:
     """A side with its key and text columns, where it leaves them open.
 
-    The key is what the source itself calls so, or the column called id whose values the stated pairs name.
-    The text is the column `text`, or, where there is none, all columns.
+    The key is what the source itself calls so, or the column called id whose values the stated pairs name, or
+    the only column with their values. The text is the column `text`, or, where there is none, all columns.
+    at: 0 or 1 of two tables, None of one.
     """
+
+    def named(keys: Sequence[str]) -> bool:
+        return all(names_keys(pairs, {*keys}, at) for pairs in pair_files)
+
     key = side.key or table.key
     counted = key == UNNAMED_INDEX and side.key is None  # numbers that a filtered or sorted frame has left
-    if (key is None or counted) and (named := _id_column(table)) is not None:
-        keys = set(table.strings(named))
-        if len(keys) == len(table) and any(names_keys(pairs, keys) for pairs in pair_files):
-            if counted and all(names_keys(pairs, {*table.strings(UNNAMED_INDEX)}) for pairs in pair_files):
-                what = f"the pairs may name the frame's index or its column {named!r}"
-                raise table.error(what, remedy=f"Pass `key={named!r}`, or `key='index'`")
-            key = named
+    if pair_files and (key is None or counted):
+        by_name = _id_column(table)
+        if by_name is not None and _distinct(table, by_name) and named(table.strings(by_name)):
+            if counted and named(table.strings(UNNAMED_INDEX)):
+                what = f"the pairs may name the frame's index or its column {by_name!r}"
+                raise table.error(what, remedy=f"Pass `key={by_name!r}`, or `key='index'`")
+            key = by_name
+        elif key is None and not named(keys_of(table, None)):
+            fitting = [name for name in table.names if _distinct(table, name) and named(table.strings(name))]
+            key = fitting[0] if len(fitting) == 1 else None
     text = side.text or (() if side.template else ("text",) if "text" in table.names else ("all",))
     return replace(side, key=key, text=text)
+
+
+def _distinct(table: Table, column: str) -> bool:
+    return len({*table.strings(column)}) == len(table)
 
 
 def _id_column(table: Table) -> str | None:
