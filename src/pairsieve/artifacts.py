@@ -44,7 +44,7 @@ FORMATS: dict[str, int] = {
     "model": 1,
     "nearby": 1,
     "out-of-fold": 1,
-    "reranker": 7,
+    "reranker": 8,
     "served-neighbours": 4,  # of the texts that a service holds, with candidates and lexical rows
     "selection": 3,  # the pairs that a round asks about
     "tokens": 2,

@@ -7,7 +7,7 @@ import pytest
 
 from pairsieve.pairs import AllPairs, CrossPairs
 from pairsieve.reranker.features import TextReader, count_pieces, describe, feature_count
-from pairsieve.reranker.fields import NO_FIELDS, UNKNOWN, Layout, compare_dense, find_layout
+from pairsieve.reranker.fields import NO_FIELDS, UNKNOWN, Layout, compare_dense, dense_values, find_layout
 from pairsieve.tasks import Collection, tables_task
 from pairsieve.tasks.fields import make_fields
 from pairsieve.tasks.joined import BESIDE, joined, joined_rows, read_part, rendered, taken_apart, without_gaps
@@ -216,3 +216,22 @@ def test_a_text_with_other_places_has_all_fields_missing():
     assert {*columns[:21:3].tolist(), *columns[21:23].tolist(), *columns[24:-4].tolist()} == {UNKNOWN}
     assert columns[23] == 1.0, "its name stands in the other text all the same"
     assert columns[-4:].tolist() == [0.5] * 4
+
+
+def test_either_side_writes_numbers_and_dates_in_its_own_way():
+    """€ 27.200 of 13.2.2020 here is 27,200 USD of 02/13/2020 there; the scorer's folder keeps both ways."""
+    here = {"name": ["a", "b"], "price": ["€ 27.200", "€ 1.100"], "sold": ["13.2.2020", "4.3.2020"]}
+    there = {"name": ["a", "b"], "price": ["27,200 USD", "990"], "sold": ["02/13/2020", "03/04/2020"]}
+    layout = find_layout(collection(here), collection(there))
+    assert {field.name: field.formats for field in layout.fields if field.kind != "name"} == {
+        "price": ("decimal comma", ""),
+        "sold": ("day first", ""),
+    }
+    assert Layout.of(layout.as_json()) == layout
+    left, right = (
+        dense_values(layout, joined_rows(list(t.values())), side) for side, t in enumerate((here, there))
+    )
+    assert (left[0] == [[27_200], [1_100]]).all() and (right[0] == [[27_200], [990]]).all()
+    assert (left[1] == right[1]).all(), "both days are the same"
+    lone = dense_values(layout, [joined_rows([["c"], ["€ 5.000"], ["1.4.2020"]])[0]], 0)
+    assert lone[0].item() == 5_000, "a text alone is read as its side writes"

@@ -219,3 +219,21 @@ def test_short_reprs(tmp_path: Path) -> None:
     save_task(task, tmp_path / "task")
     noted = json.loads((tmp_path / "task" / "task.json").read_text())["splits"]["all"]["fields"]
     assert noted["texts.parquet"]["kinds"]["price"] == "number"
+
+
+@pytest.mark.parametrize(
+    ("texts", "numbers"),
+    [
+        (["1.234,50", "12.000"], [1234.5, 12000]),  # one value tells of all
+        (["€ 27.200", "€ 136.500"], [27200, 136500]),
+        (["27.200", "950"], [27200, 950]),  # below 1,000 there is no group to mark
+        (["1.250", "2.500"], [1.25, 2.5]),  # could be either: as most programs write it
+        (["0.250", "2.500", "950"], [0.25, 2.5, 950]),
+        (["52,370", "4,90"], [52.37, 4.9]),
+        (["1,234.50", "1,234"], [1234.5, 1234]),
+        (["1.234.567", "12"], [1234567, 12]),
+    ],
+)
+def test_a_column_tells_whether_its_comma_is_decimal(texts: list[str], numbers: list[float]) -> None:
+    assert column_numbers(texts).tolist() == numbers
+    assert guess_kinds({"column": texts}) == {"column": "number"}

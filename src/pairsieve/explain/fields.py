@@ -64,11 +64,12 @@ def _apart(kind: str, one: NDArray[np.float64], other: NDArray[np.float64]) -> s
         return "same, written differently"
     if kind == "place":
         return f"{kilometres(one, other)[0]:.3g} km apart"
-    if kind.endswith("date"):
+    if kind == "date":
         days = abs(float(one[0, 0] - other[0, 0]))
         return f"{days:,.0f} {'day' if days == 1 else 'days'} apart"
     larger = max(abs(one[0, 0]), abs(other[0, 0]))
-    return f"{100 * abs(one[0, 0] - other[0, 0]) / larger:.2g} % apart"
+    percent = 100 * abs(one[0, 0] - other[0, 0]) / larger
+    return f"{percent:{'.0f' if percent >= 10 else '.2g'}} % apart"
 
 
 def _letters(kind: str, one: str, other: str) -> tuple[float, str]:

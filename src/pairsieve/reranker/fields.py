@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pairsieve.tasks import Collection
 from pairsieve.tasks.fields import guess_kinds, place_columns
 from pairsieve.tasks.joined import taken_apart
-from pairsieve.tasks.values import column_numbers, day_first_in, days_since
+from pairsieve.tasks.values import column_numbers, day_first_in, days_since, decimal_comma_in
 
 MOST_FIELDS = 40  # that are compared
 UNKNOWN = 0.5  # how alike two values are of which one is missing
@@ -27,23 +27,26 @@ SPARSE = {  # how values are compared piece by piece, by kind
     "name": ("words", "letters", "initials"),
     "code": ("glued", "glued_letters"),
     "date": ("glued_letters",),
-    "day-first date": ("glued_letters",),
 }
 _WORDED = ("text", "name", "category")
 WORDS_SHARED = 0.3  # of the column with fewer words, for two columns to be the same under different names
-DENSE = ("number", "date", "day-first date", "place")
+DENSE = ("number", "date", "place")
+FORMATS = ("", "day first", "decimal comma")  # how a side writes its dates or numbers
 _EARTH = 6371.0  # km
 _WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field: its kind and where it stands in left and right texts (a place in two positions)."""
+    """One field: its kind, where it stands in left and right texts (a place in two positions), and how either
+    side writes it (see `FORMATS`).
+    """
 
     name: str
     kind: str
     left: tuple[int, ...]
     right: tuple[int, ...]
+    formats: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True)
@@ -79,21 +82,25 @@ class Layout:
         return [field for field in worded for _ in range(5 if field.kind == "category" else 4)]
 
     def as_json(self) -> dict[str, Any]:
-        fields = [[field.name, field.kind, list(field.left), list(field.right)] for field in self.fields]
+        fields = [
+            [field.name, field.kind, list(field.left), list(field.right), list(field.formats)]
+            for field in self.fields
+        ]
         return {"fields": fields, "values": list(self.values)}
 
     @staticmethod
     def of(words: dict[str, Any]) -> Layout:
         """The layout that `as_json` gave."""
         fields = tuple(
-            Field(str(name), str(kind), tuple(map(int, left)), tuple(map(int, right)))
-            for name, kind, left, right in words["fields"]
+            Field(str(name), str(kind), tuple(map(int, left)), tuple(map(int, right)), (str(one), str(other)))
+            for name, kind, left, right, (one, other) in words["fields"]
         )
         known = {*SPARSE, *DENSE}
         left, right = map(int, words["values"])
         for field in fields:
             places = 2 if field.kind == "place" else 1
             fits = len(field.left) == len(field.right) == places and field.kind in known
+            fits = fits and {*field.formats} <= {*FORMATS}
             if not fits or not {*field.left} <= {*range(left)} or not {*field.right} <= {*range(right)}:
                 raise ValueError(f"the field {field.name!r} is of no known kind, or stands nowhere")
         return Layout(fields, (left, right))
@@ -120,11 +127,29 @@ def find_layout(left: Collection, right: Collection) -> Layout:
     for name, kind in kinds.items():
         columns, kind = ((name, places[name]), "place") if name in places else ((name,), kind)
         if kind in SPARSE or kind in DENSE:
-            at = [tuple(side.index(column) for column in columns) for side in (names[0], names[-1])]
-            fields.append(Field(", ".join(columns), kind, *at))
+            one, other = (tuple(map(side.index, columns)) for side in (names[0], names[-1]))
+            fields.append(Field(", ".join(columns), kind, one, other))
     if len(sides) == 2:
         fields += _other_names(sides, found, {*kinds})
-    return Layout(tuple(fields[:MOST_FIELDS]), values)
+    rows = [[taken_apart(text) for text in side.texts] for side in sides]
+    known = [
+        replace(
+            field,
+            formats=(_format(field.kind, rows[0], field.left), _format(field.kind, rows[-1], field.right)),
+        )
+        for field in fields[:MOST_FIELDS]
+    ]
+    return Layout(tuple(known), values)
+
+
+def _format(kind: str, rows: Sequence[Sequence[str]], places: Sequence[int]) -> str:
+    """How a side writes a field, by all of its values."""
+    if kind not in DENSE:
+        return ""
+    values = [row[place] for place in places for row in rows]
+    if kind == "date":
+        return "day first" if day_first_in(values) else ""
+    return "decimal comma" if decimal_comma_in(values) else ""
 
 
 def _other_names(
@@ -138,7 +163,7 @@ def _other_names(
     ]
     pairs: list[tuple[int, int]] = []
     for kind in ("date", "number", "code"):
-        alone = [[at for at, _, own in columns if own.endswith(kind)] for columns in rest]
+        alone = [[at for at, _, own in columns if own == kind] for columns in rest]
         if len(alone[0]) == len(alone[1]) == 1:
             pairs.append((alone[0][0], alone[1][0]))
     texts = [{at for at, _, kind in columns if kind in _WORDED} for columns in rest]
@@ -179,9 +204,6 @@ def columns_of(side: Collection) -> list[tuple[str, str]]:
                 named[at] = alike[0]
     names = [named.get(at, f"value {at + 1}") for at in range(count)]
     kinds = guess_kinds(dict(zip(names, values))) | ({} if side.fields is None else dict(side.fields.kinds))
-    for name, column in zip(names, values):
-        if kinds[name] == "date" and day_first_in(column):
-            kinds[name] = "day-first date"
     return [(name, kinds[name]) for name in names]
 
 
@@ -236,13 +258,15 @@ def dense_values(layout: Layout, texts: Sequence[str], side: int) -> list[NDArra
     rows = [field_values(layout, text, side) for text in texts]
     found = []
     for at in wanted:
-        kind = layout.fields[at].kind
-        parts = [[row[at][part] for row in rows] for part in range(len(layout.fields[at].left))]
-        if kind.endswith("date"):
-            days = [days_since(value, kind != "date") for value in parts[0]]
+        field = layout.fields[at]
+        written = field.formats[side]
+        parts = [[row[at][part] for row in rows] for part in range(len(field.left))]
+        if field.kind == "date":
+            days = [days_since(value, written == "day first") for value in parts[0]]
             found.append(np.array(days, np.float64).reshape(-1, 1))
         else:
-            found.append(np.stack([column_numbers(part) for part in parts], axis=1))
+            comma = written == "decimal comma"
+            found.append(np.stack([column_numbers(part, comma) for part in parts], axis=1))
     return found
 
 
@@ -257,7 +281,7 @@ def compare_dense(
     one, other = np.nan_to_num(left), np.nan_to_num(right)
     if kind == "place":
         apart, most = kilometres(one, other), 20_000.0
-    elif kind.endswith("date"):
+    elif kind == "date":
         apart, most = np.abs(one - other)[:, 0], 36_525.0
     else:
         larger = np.maximum(np.abs(one), np.abs(other))[:, 0]

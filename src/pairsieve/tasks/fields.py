@@ -19,7 +19,7 @@ import numpy as np
 
 from pairsieve.errors import InputError, nearest
 from pairsieve.pairs import Rows
-from pairsieve.tasks.values import Floats, Texts, as_number, column_days, column_numbers
+from pairsieve.tasks.values import Floats, Texts, column_days, column_numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -231,14 +231,14 @@ def _guess_kind(name: str, texts: Texts) -> str:
     distinct = len(set(values))
     step = max(1, len(values) // SAMPLE)
     some = values[::step][:SAMPLE]
-    numbers = [as_number(value) for value in some]
-    numeric = sum(number is not None for number in numbers) >= 0.95 * len(some)
+    numbers = column_numbers(some)
+    numeric = np.isfinite(numbers).mean() >= 0.95
     if numeric and _ROW_ID.fullmatch(name) and distinct == len(values):
         return "ignore"
     if np.isfinite(column_days(some)).mean() >= 0.9:
         return "date"
     if numeric:
-        return _guess_number_kind(name, some, [number for number in numbers if number is not None])
+        return _guess_number_kind(name, some, numbers[np.isfinite(numbers)])
     words = [len(_WORD.findall(value)) for value in some]
     if len(values) >= 20 and distinct <= min(MOST_CATEGORIES, 0.15 * len(values)):
         return "category"
@@ -250,7 +250,7 @@ def _guess_kind(name: str, texts: Texts) -> str:
     return "text"
 
 
-def _guess_number_kind(name: str, values: Sequence[str], numbers: Sequence[float]) -> str:
+def _guess_number_kind(name: str, values: Sequence[str], numbers: Floats) -> str:
     """Of a column of numbers: coordinates, a code that looks like a number, or a quantity."""
     degrees = np.percentile(np.abs(numbers), 98)  # a few coordinates have lost their decimal point
     if _LATITUDE.fullmatch(name) and degrees <= MOST_DEGREES[0]:

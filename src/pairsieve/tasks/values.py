@@ -18,6 +18,14 @@ _NUMBER = re.compile(
     r"(\d{1,3}(?:[ ,\u00a0\u202f]\d{3})+(?:\.\d+)?|\d+,\d{1,2}|\d+,\d{4,}|\d*\.?\d+(?:[eE][+-]?\d+)?|\d+\.)"
     r"\s*(?:[$€£¥%]|USD|EUR|GBP)?"
 )
+_SWAPPED = str.maketrans(",.", ".,")
+_NUMERAL = re.compile(r"\d[\d.,]*(?<=\d)")
+# The last mark is a comma, or a dot, before other than three digits or after groups by the other mark.
+_DECIMALS = tuple(
+    re.compile(rf"(?:\d+{mark}(?:\d{{1,2}}|\d{{4,}})|\d{{1,3}}(?:{other}\d{{3}})+{mark}\d+)")
+    for mark, other in ((",", r"\."), (r"\.", ","))
+)
+_CURRENCY = re.compile(r"[$€£¥]|USD|EUR|GBP")
 _ISO = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?\s*\S{0,6})?")
 _COMPACT = re.compile(r"(1[5-9]\d{2}|20\d{2})(\d{2})(\d{2})")
 _PARTS = re.compile(r"(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{2})")
@@ -29,8 +37,12 @@ _MONTH_DAY = re.compile(rf"{_MONTH}\s+(\d{{1,2}})(?:st|nd|rd|th)?,?\s+(\d{{4}})"
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
-def as_number(text: str) -> float | None:
-    """A number as people write it: 1,234.50, $12, 12,5 or 1e3; None where the text is no number."""
+def as_number(text: str, decimal_comma: bool = False) -> float | None:
+    """A number as people write it: 1,234.50, $12, 12,5 or 1e3; None where the text is no number.
+
+    decimal_comma: its column writes 1.234,50 (see `decimal_comma_in`).
+    """
+    text = text.translate(_SWAPPED) if decimal_comma else text
     found = _NUMBER.fullmatch(text.strip())
     if found is None:
         return None
@@ -40,17 +52,40 @@ def as_number(text: str) -> float | None:
     return float(found.group(1) + digits.replace(",", ""))
 
 
-def column_numbers(texts: Texts) -> Floats:
-    """(n,) the numbers of a column; nan where a value is missing or no number."""
+def column_numbers(texts: Texts, decimal_comma: bool | None = None) -> Floats:
+    """(n,) the numbers of a column; nan where a value is missing or no number.
+
+    decimal_comma: whether it writes 1.234,50; by its values where that is not given.
+    """
+    comma = decimal_comma_in(texts) if decimal_comma is None else decimal_comma
     known: dict[str, float] = {}
 
     def number(text: str) -> float:
-        value = as_number(text)
+        value = as_number(text, comma)
         return np.nan if value is None else value
 
     return np.array(
         [np.nan if text is None else known.setdefault(text, number(text)) for text in texts], np.float64
     )
+
+
+def decimal_comma_in(texts: Texts) -> bool:
+    """Whether a column writes 1.234,50 for what others write as 1,234.50.
+
+    Told by values in which the last mark cannot stand before a group of three digits. Where all could be such
+    groups (27.200): by a second group, a currency, or other values, all below 1,000 and without a dot.
+    """
+    written = {text.strip() for text in texts if text is not None}
+    found = {text: numeral[0] for text in written if (numeral := _NUMERAL.search(text))}
+    marked = [each for each in found.values() if "." in each or "," in each]
+    comma, dot = (sum(bool(ends.fullmatch(each)) for each in marked) for ends in _DECIMALS)
+    if comma or dot:
+        return comma > dot
+    if not marked or any("," in each or each.startswith("0") for each in marked):
+        return False
+    whole = [float(each) for each in found.values() if "." not in each]
+    priced = any(map(_CURRENCY.search, found))
+    return priced or any(each.count(".") > 1 for each in marked) or bool(whole and max(whole) < 1000)
 
 
 def column_days(texts: Texts) -> Floats:
