@@ -235,3 +235,20 @@ def test_either_side_writes_numbers_and_dates_in_its_own_way():
     assert (left[1] == right[1]).all(), "both days are the same"
     lone = dense_values(layout, [joined_rows([["c"], ["€ 5.000"], ["1.4.2020"]])[0]], 0)
     assert lone[0].item() == 5_000, "a text alone is read as its side writes"
+
+
+def test_numbers_under_other_names_go_by_how_they_spread():
+    """asking and length here are loa and price there, in another unit; weight has no counterpart."""
+    here = {
+        "boat": [f"boat {at}" for at in range(40)],
+        "asking": [f"€ {10 + at}.000" for at in range(40)],
+        "length": [f"{9 + at / 10:.1f} m".replace(".", ",") for at in range(40)],
+    }
+    there = {
+        "title": [f"boat {at}" for at in range(40)],
+        "loa": [f"{(9 + at / 10) * 3.28084:.1f} ft" for at in range(40)],
+        "price": [str(10_000 + 990 * at) for at in range(40)],
+        "weight": [str(300 + at) for at in range(40)],
+    }
+    layout = find_layout(collection(here), collection(there))
+    assert [field.name for field in layout.dense] == ["asking / price", "length / loa"]

@@ -182,6 +182,13 @@ def test_numbers_and_days_as_people_write_them() -> None:
     assert {text: as_number(text) for text in written} == written
     assert as_number("310-246") is None and as_number("v2") is None
     assert np.isnan(column_numbers([None, "x"])).all()
+    assert as_number("10,17 m", decimal_comma=True) == 10.17
+    assert as_number("33.4 ft") == pytest.approx(10.18, abs=0.001) and as_number('12.9"') == pytest.approx(
+        0.328, abs=1e-3
+    )
+    assert as_number("750ml") == as_number("0.75 l") == 0.75 and as_number("1.5 kW") == as_number("1500 W")
+    assert as_number("3:45") == as_number("225 s") == 225 and as_number("1:03:45") == 3825
+    assert as_number("12 pieces") is None and as_number("4x") is None
     day = column_days(["1970-01-02", "2.1.1970", "Jan 2, 1970", "19700102", "1970-01-02T10:00:00Z"])
     assert day.tolist() == [1, 1, 1, 1, 1]
     assert column_days(["1970-02", "1971"]).tolist() == [31, 365], "the first day of a month or year"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pairsieve.tasks import Collection
 from pairsieve.tasks.fields import guess_kinds, place_columns
 from pairsieve.tasks.joined import taken_apart
-from pairsieve.tasks.values import column_numbers, day_first_in, days_since, decimal_comma_in
+from pairsieve.tasks.values import column_days, column_numbers, day_first_in, days_since, decimal_comma_in
 
 MOST_FIELDS = 40  # that are compared
 UNKNOWN = 0.5  # how alike two values are of which one is missing
@@ -30,6 +30,7 @@ SPARSE = {  # how values are compared piece by piece, by kind
 }
 _WORDED = ("text", "name", "category")
 WORDS_SHARED = 0.3  # of the column with fewer words, for two columns to be the same under different names
+SPREAD_ALIKE = 0.7  # 1 minus the greatest difference of two columns' cumulative shares, likewise
 DENSE = ("number", "date", "place")
 FORMATS = ("", "day first", "decimal comma")  # how a side writes its dates or numbers
 _EARTH = 6371.0  # km
@@ -155,35 +156,54 @@ def _format(kind: str, rows: Sequence[Sequence[str]], places: Sequence[int]) -> 
 def _other_names(
     sides: Sequence[Collection], found: Sequence[list[tuple[str, str]]], same: set[str]
 ) -> list[Field]:
-    """Fields of two tables under different names: the only column of a kind on either side, or those of which
-    each shares most words with the other.
+    """Fields of two tables under different names: the only date, number or code on either side; of several
+    columns the two that are most alike to each other, by words in common or by how their numbers spread.
     """
-    rest = [
-        [(at, name, kind) for at, (name, kind) in enumerate(columns) if name not in same] for columns in found
-    ]
-    pairs: list[tuple[int, int]] = []
-    for kind in ("date", "number", "code"):
-        alone = [[at for at, _, own in columns if own == kind] for columns in rest]
-        if len(alone[0]) == len(alone[1]) == 1:
-            pairs.append((alone[0][0], alone[1][0]))
-    texts = [{at for at, _, kind in columns if kind in _WORDED} for columns in rest]
     rows = [[taken_apart(text) for text in side.texts] for side in sides]
-    held = [{at: {w for row in rows[side] for w in words(row[at])} for at in texts[side]} for side in (0, 1)]
+    pairs: list[tuple[int, int]] = []
+    for kinds, alike, least in (
+        (("date",), _spread_alike, SPREAD_ALIKE),
+        (("number",), _spread_alike, SPREAD_ALIKE),
+        (("code",), _words_shared, WORDS_SHARED),
+        (_WORDED, _words_shared, WORDS_SHARED),
+    ):
+        at = [
+            [place for place, (name, kind) in enumerate(columns) if kind in kinds and name not in same]
+            for columns in found
+        ]
+        if kinds != _WORDED and len(at[0]) == len(at[1]) == 1:
+            pairs.append((at[0][0], at[1][0]))
+        elif at[0] and at[1]:
+            columns = [[[row[place] for row in rows[side]] for place in at[side]] for side in (0, 1)]
+            table = np.array([[alike(kinds[0], one, other) for other in columns[1]] for one in columns[0]])
+            best = (
+                (table == table.max(axis=0)) & (table == table.max(axis=1, keepdims=True)) & (table >= least)
+            )
+            pairs += [(at[0][one], at[1][other]) for one, other in np.argwhere(best).tolist()]
+    taken: tuple[set[int], set[int]] = (set(), set())
+    fields = []
+    for one, other in pairs:
+        if one not in taken[0] and other not in taken[1]:  # equally alike to two: the first
+            taken[0].add(one)
+            taken[1].add(other)
+            name = f"{found[0][one][0]} / {found[1][other][0]}"
+            fields.append(Field(name, found[0][one][1], (one,), (other,)))
+    return fields
 
-    def alike(one: int, other: int) -> float:
-        a, b = held[0][one], held[1][other]
-        return len(a & b) / max(min(len(a), len(b)), 1)
 
-    for one in sorted(texts[0]):
-        best = max(sorted(texts[1]), key=lambda other: alike(one, other), default=None)
-        if best is None or alike(one, best) < WORDS_SHARED:
-            continue
-        if max(sorted(texts[0]), key=lambda each: alike(each, best)) == one:
-            pairs.append((one, best))
-    return [
-        Field(f"{found[0][one][0]} / {found[1][other][0]}", found[0][one][1], (one,), (other,))
-        for one, other in pairs
-    ]
+def _words_shared(kind: str, one: Sequence[str], other: Sequence[str]) -> float:
+    """The share of the words of two columns that are in both, of the column with fewer."""
+    a, b = ({word for value in column for word in words(value)} for column in (one, other))
+    return len(a & b) / max(min(len(a), len(b)), 1)
+
+
+def _spread_alike(kind: str, one: Sequence[str], other: Sequence[str]) -> float:
+    """1 minus the distance of Kolmogorov and Smirnov between the numbers or days of two columns."""
+    from scipy.stats import ks_2samp
+
+    read = column_days if kind == "date" else column_numbers
+    a, b = (values[np.isfinite(values)] for values in (read(one), read(other)))
+    return float(1.0 - ks_2samp(a, b, method="asymp").statistic) if len(a) and len(b) else 0.0
 
 
 def columns_of(side: Collection) -> list[tuple[str, str]]:

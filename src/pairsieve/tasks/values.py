@@ -16,8 +16,33 @@ _AROUND = " \t\r\n()[]'\",;."  # what stands around a value without being part o
 _NUMBER = re.compile(
     r"(?:[$€£¥]|USD|EUR|GBP)?\s*([+-]?)\s*(?:[$€£¥])?\s*"
     r"(\d{1,3}(?:[ ,\u00a0\u202f]\d{3})+(?:\.\d+)?|\d+,\d{1,2}|\d+,\d{4,}|\d*\.?\d+(?:[eE][+-]?\d+)?|\d+\.)"
-    r"\s*(?:[$€£¥%]|USD|EUR|GBP)?"
+    r"\s*(?:[$€£¥%]|USD|EUR|GBP|([a-zA-Zµ]{1,7}\.?|[\"″'′]))?"
 )
+_MINUTES = re.compile(r"(?:(\d{1,3}):)?(\d{1,3}):([0-5]\d)")  # 3:45, or 1:03:45
+# Units in metres, kilograms, litres, seconds, watts, hertz and bytes. A letter behind a house number is none.
+_UNITS = {
+    unit: factor
+    for factor, units in {
+        1e-3: "mm g ml ms",
+        1e-2: "cm cl",
+        0.1: "dl",
+        1.0: "m kg l litre litres liter liters s sec w hz",
+        1e3: "km kw khz kb",
+        1e6: "mhz mb",
+        1e9: "ghz gb",
+        1e12: "tb",
+        1e-6: "mg",
+        0.0254: 'in inch inches " ″',
+        0.3048: "ft foot feet ' ′",
+        1609.344: "mi mile miles",
+        0.028349523125: "oz",
+        0.45359237: "lb lbs",
+        60.0: "min mins minutes",
+        3600.0: "hr hrs hours",
+        745.69987: "hp",
+    }.items()
+    for unit in units.split()
+}
 _SWAPPED = str.maketrans(",.", ".,")
 _NUMERAL = re.compile(r"\d[\d.,]*(?<=\d)")
 # The last mark is a comma, or a dot, before other than three digits or after groups by the other mark.
@@ -40,16 +65,20 @@ _EPOCH = date(1970, 1, 1).toordinal()
 def as_number(text: str, decimal_comma: bool = False) -> float | None:
     """A number as people write it: 1,234.50, $12, 12,5 or 1e3; None where the text is no number.
 
+    With a unit, in that of its quantity: 33 ft and 10.06 m are alike, as are 3:45 and 225 s.
     decimal_comma: its column writes 1.234,50 (see `decimal_comma_in`).
     """
-    text = text.translate(_SWAPPED) if decimal_comma else text
-    found = _NUMBER.fullmatch(text.strip())
-    if found is None:
+    text = (text.translate(_SWAPPED) if decimal_comma else text).strip()
+    if clock := _MINUTES.fullmatch(text):
+        return float(int(clock[1] or 0) * 3600 + int(clock[2]) * 60 + int(clock[3]))
+    found = _NUMBER.fullmatch(text)
+    unit = 1.0 if found is None or found[3] is None else _UNITS.get(found[3].rstrip(".").lower())
+    if found is None or unit is None:
         return None
     digits = re.sub(r"[ \u00a0\u202f]", "", found.group(2))
     if re.fullmatch(r"\d+,(\d{1,2}|\d{4,})", digits):
         digits = digits.replace(",", ".")
-    return float(found.group(1) + digits.replace(",", ""))
+    return float(found.group(1) + digits.replace(",", "")) * unit
 
 
 def column_numbers(texts: Texts, decimal_comma: bool | None = None) -> Floats:
