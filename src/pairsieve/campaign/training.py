@@ -200,11 +200,14 @@ class Trainer:
     def _decide(self, labels: Labels) -> _Decided:
         scorer, wanted = self.bi_encoder(labels), self.reranker_setting
         costly = not self.learner.uses_frozen_rows and len(labels.ids) > TRAINED_AGAIN_UP_TO
-        if wanted == "off" or not enough_labels(labels.values) or (wanted == "auto" and costly):
+        if wanted == "off" or not _both_classes(labels.values) or (wanted == "auto" and costly):
             return scorer, {}, None
         held_out = self._out_of_fold(labels)
+        # By scores that it was not trained on: a map puts even odds far below those of other pairs.
         weight, bias = fit_head(held_out.scores, labels.values)
         scorer = replace(scorer, weight=weight, bias=bias)
+        if not enough_labels(labels.values):
+            return scorer, {}, None
         reranked, log_odds, helps = self._reranked(scorer, labels, wanted == "cross-encoder")
         tried = {
             "bi-encoder": average_precision(held_out.log_odds, labels.values),
@@ -377,6 +380,10 @@ def correction_strengths(settings: CampaignSettings) -> tuple[float, float]:
     usual = (HUBNESS_STRENGTH, SMOOTHING_STRENGTH) if settings.recipe == "best" else (0.0, 0.0)
     hubness, smoothing = settings.hubness_correction, settings.neighbour_smoothing
     return usual[0] if hubness is None else hubness, usual[1] if smoothing is None else smoothing
+
+
+def _both_classes(labels: Mask) -> bool:
+    return bool(labels.any() and not labels.all())
 
 
 def average_precision(log_odds: NDArray[np.float64], labels: Mask) -> float:
