@@ -35,7 +35,7 @@ BUILDING, BROKEN = ".building-", ".broken-"  # names of folders that are not art
 FORMATS: dict[str, int] = {
     "nearest": 1,  # of each text, and its cosine
     "density": 1,  # of neighbours around each text
-    "candidates": 4,  # of the re-ranker, with their log-odds
+    "candidates": 5,  # of the re-ranker, with their log-odds
     "cross": 1,  # cross-encoders of experiments
     "embedding-shard": 1,
     "embeddings": 2,
@@ -44,9 +44,9 @@ FORMATS: dict[str, int] = {
     "model": 1,
     "nearby": 1,
     "out-of-fold": 1,
-    "reranker": 8,
-    "served-neighbours": 4,  # of the texts that a service holds, with candidates and lexical rows
-    "selection": 3,  # the pairs that a round asks about
+    "reranker": 9,
+    "served-neighbours": 5,  # of the texts that a service holds, with candidates and lexical rows
+    "selection": 4,  # the pairs that a round asks about
     "tokens": 2,
 }
 _log = logging.getLogger("pairsieve")

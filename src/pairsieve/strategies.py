@@ -18,9 +18,7 @@ from pairsieve.errors import PoolExhausted, SettingsError, nearest
 from pairsieve.pairs import Ids, is_member, pair_rows
 
 GROUP = "pairsieve.strategies"
-FEWEST_OF_A_CLASS = 3  # labels below which the other class is looked for first
-FEWEST_MATCHES = 6  # the same of matches, where they are rare among labels: a re-ranker needs so many
-RARE = 1 / 8  # of the labels: then asking in doubt does not find more
+FEWEST_OF_A_CLASS = 3  # labels below which the other class is looked for first: a re-ranker needs so many
 POOL = 8  # times a batch, from which a varied one is taken
 PAIRS_A_TEXT = 3  # of a text in a small batch
 COPIES_ASKED = 2  # pairs of texts that read the same, in a campaign
@@ -64,8 +62,7 @@ def uncertainty(view: RoundView, budget: int, rng: np.random.Generator) -> Selec
         return Selection(view.closest(view.boundary, budget).ids, "uncertain")
     matches = int(view.labels.sum())
     mostly_matches = 2 * matches > len(view.labels)
-    fewest = FEWEST_MATCHES if matches <= RARE * len(view.labels) else FEWEST_OF_A_CLASS
-    if min(matches, len(view.labels) - matches) < fewest:
+    if min(matches, len(view.labels) - matches) < FEWEST_OF_A_CLASS:
         return _other_class(view, budget, rng, mostly_matches)
     _enough(budget, view.space.size - len(view.asked), "pairs")
     groups = _Alike(view.sure_matches(), view.asked)

@@ -142,7 +142,7 @@ def unit(rng, count, width=8):
 
 @pytest.mark.parametrize("two", [False, True])
 def test_candidates_are_the_pairs_that_reach_a_cut(two):
-    """By cosine, or by the mean of both cosines; against products written out."""
+    """By cosine, by lexical cosine, or by the mean of both; against products written out."""
     rng = np.random.default_rng(1)
     sides = [synthetic_questions(40, seed=one).texts for one in range(1 + two)]
     space = CrossPairs(40, 40) if two else AllPairs(40)
@@ -156,7 +156,8 @@ def test_candidates_are_the_pairs_that_reach_a_cut(two):
     cosine, other = (np.einsum("nd,nd->n", side[0][left], side[-1][right]) for side in (rows, lexical))
     mean = (cosine + other) / 2
     assert 80 < (cosine >= cuts.cosine).sum() <= 100 and 80 < (mean >= cuts.mean).sum() <= 100
-    expected = every[(cosine >= cuts.cosine) | (mean >= cuts.mean)]
+    assert 50 < (other >= cuts.lexical).sum() <= 100
+    expected = every[(cosine >= cuts.cosine) | (mean >= cuts.mean) | (other >= cuts.lexical)]
     assert scans.reaching(cuts).tolist() == expected.tolist() and len(expected) > 110
     far = every[[int(np.argmin(cosine + mean))]]
     assert scans.reaching(cuts, also=far).tolist() == np.sort(np.append(expected, far)).tolist()
@@ -217,7 +218,7 @@ def test_out_of_fold_logits_come_from_models_that_did_not_see_the_left_text():
     labels = (rng.random(60) < 0.5)[left]
     features = left[:, None].astype(np.float32)
     seen = fit_trees(features, labels, 0).logits(features)
-    unseen = out_of_fold_logits(features, labels, left, 0)
+    unseen = out_of_fold_logits(features, labels, left, 0, features[:0])
     assert ((seen > 0) == labels).mean() > 0.9
     assert ((unseen[0] > 0) == labels).mean() < 0.7
 
@@ -274,7 +275,7 @@ def test_every_candidate_of_a_space_gets_its_logit(fitted):
         fitted.reranker, open_scan, fitted.space, (fitted.texts, fitted.texts), (fitted.rows, None)
     )
     assert 400 < len(found["ids"]) <= 1600 and (np.diff(found["ids"]) > 0).all()
-    nothing = replace(fitted.reranker, cuts=Cuts(1.1, 1.1))
+    nothing = replace(fitted.reranker, cuts=Cuts(1.1, 1.1, 1.1))
     none = rerank(nothing, open_scan, fitted.space, (fitted.texts, fitted.texts), (fitted.rows, None))
     assert len(none["ids"]) == len(none["logits"]) == 0
 
@@ -383,7 +384,7 @@ def test_damaged_arrays_are_refused_before_they_are_read(fitted, tmp_path, name,
 
 @pytest.mark.parametrize(
     ("array", "words"),
-    [("weights", "weights for 30 columns"), ("bias", "weights for"), ("rarity", "buckets")],
+    [("weights", "weights for 36 columns"), ("bias", "weights for"), ("rarity", "buckets")],
 )
 def test_arrays_of_another_shape_are_refused(fitted, tmp_path, array, words):
     save_reranker(tmp_path, fitted.reranker)

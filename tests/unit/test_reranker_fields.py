@@ -81,7 +81,7 @@ def test_a_rare_category_in_common_weighs_more_than_a_common_one():
     scores = np.zeros(4)
     found = describe(pieces, ids, [scores, scores])
     assert found.shape[1] == feature_count(2, layout)
-    columns = [column for column in found.T if column[3] > column[0] > column[1] >= 0.0]
+    columns = [column for column in found.T[feature_count(2) :] if column[3] > column[0] > column[1] >= 0.0]
     assert len(columns) == 1
     assert columns[0][2] == np.float32(UNKNOWN)
     np.testing.assert_allclose(columns[0][[0, 3]], np.log(41 / np.array([36, 3])), rtol=1e-6)
@@ -199,6 +199,39 @@ def test_words_of_a_field_are_looked_for_in_the_whole_other_text():
     at = 3 * layout.competing  # of each field: shares of its value, then shares found anywhere
     assert columns[0, at : at + 8].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
     assert columns[1, at : at + 8].tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
+
+
+def test_places_are_compared_by_the_coordinate_that_both_have():
+    nan = np.nan
+    here = np.array([[48.0, 16.0]] * 4)
+    there = np.array([[48.0, nan], [nan, 16.5], [nan, nan], [49.0, 16.0]])
+    near, equal = compare_dense("place", here, there)
+    assert (near[0], equal[0]) == (1.0, 1.0)
+    assert (near[2], equal[2]) == (UNKNOWN, UNKNOWN)
+    assert 0.7 > near[1] > near[3] > 0.5, "37 km, 111 km"
+    turned, _ = compare_dense("place", there, here)
+    np.testing.assert_allclose(turned, near)
+
+
+def spelt(one, other):
+    """Of a pair: how alike it is spelt, both shares, the worst word."""
+    texts = [one, other]
+    pieces = TextReader(count_pieces([texts])).take_apart(AllPairs(2), texts, texts)
+    found = describe(pieces, AllPairs(2).ids([0], [1]), [np.zeros(1)])[0]
+    return found[[23, 24, 25, 28]]
+
+
+def test_words_that_are_spelt_alike_count_in_part():
+    """A typing error, an initial, another word; Jaro and Winkler's own example has 0.961."""
+    assert spelt("martha stone", "marhta stone")[3] == pytest.approx(0.9611, abs=1e-4)
+    assert spelt("martha stone", "stone martha").tolist() == [1.0, 1.0, 1.0, 1.0]
+    typed, initial, another = (spelt("martha stone", f"{word} stone") for word in ("marhta", "m", "bruce"))
+    for at in range(4):
+        assert 1 > typed[at] > initial[at] > another[at]
+    assert spelt("martha stone", "")[3] == 0
+    assert spelt("stone", "martha stone")[[2, 3]].tolist() == [1.0, 1.0], "all of the shorter text is there"
+    long = [" ".join(f"{letter}{at}x" for at in range(40)) for letter in "ab"]
+    assert spelt(*long).tolist() == [0, 0, 0, 0], "too many words to compare each with each"
 
 
 def test_a_number_is_as_far_from_nought_as_any_other():

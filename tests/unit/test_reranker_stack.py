@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pairsieve.reranker.fit import best_share, cross_entropy, fit_stack, with_share
+from pairsieve.reranker.fit import best_share, cross_entropy, fit_stack, presumed_others, with_share
 
 
 def test_the_stack_weighs_by_what_out_of_fold_logits_are_worth():
@@ -29,6 +29,31 @@ def test_a_stack_of_labels_of_one_class_stays_finite(value):
     found = fit_stack(np.stack([scores, scores]), scores, labels)
     assert 0.05 <= found.trees <= 5 and 0 <= found.linear <= 5 and 0 <= found.base <= 5
     assert 1 < abs(found.bias) <= 10 and (found.bias > 0) == value
+
+
+def test_a_steep_bi_encoder_does_not_outweigh_the_trees():
+    """Log-odds in the hundreds, fitted to few labels, count for what so many labels can show."""
+    labels = np.arange(40) < 10
+    trees = np.where(labels, 3.0, -3.0)
+    steep = np.where(np.arange(40) % 10 == 0, -300.0, 300.0) * np.where(labels, 1.0, -1.0)
+    found = fit_stack(np.stack([trees, np.zeros(40)]), steep, labels)
+    assert found.bound == pytest.approx(np.log(11))
+    whole = found.trees * trees + found.base * found.bounded(steep) + found.bias
+    assert ((whole > 0) == labels).all(), "the trees know the pairs of which it is wrongly sure"
+    order = np.linspace(-3, 3, 50)
+    assert (np.diff(found.bounded(order)) > 0).all() and found.bounded(np.array([0.1]))[0] > 0.099
+
+
+def test_presumed_non_matches_are_neither_labelled_nor_likely_matches():
+    log_odds = np.random.default_rng(1).normal(size=500)
+    known = np.arange(0, 500, 10)
+    found = presumed_others(log_odds, known, 60, 7)
+    assert len(found) == len(np.unique(found)) == len(known)
+    assert not np.isin(found, known).any()
+    assert log_odds[found].max() < np.sort(log_odds)[-120]
+    assert found.tolist() == presumed_others(log_odds, known, 60, 7).tolist()
+    assert len(presumed_others(log_odds, known, 240, 7)) <= 20, "nearly all candidates may be matches"
+    assert not len(presumed_others(log_odds, known, 300, 7))
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from pairsieve.serving.held import HeldTexts
 from pairsieve.serving.index import Index, Query
 from pairsieve.serving.record import Change
 
-CUTS = Cuts(0.3, 0.25)  # some pairs reach either, most reach none
+CUTS = Cuts(0.3, 0.25, 0.3)  # some pairs reach either, most reach none
 TEXTS = synthetic_questions(120, seed=3).texts
 
 

@@ -117,7 +117,8 @@ def _select(
     def search_of(pretrained: bool) -> tuple[PairSearch, Scorer]:
         """The search by the newest bi-encoder, or by the encoder as it came."""
         used = Labels(labels.ids[:0], labels.values[:0], 0) if pretrained else labels
-        scorer = trainer.bi_encoder(used)
+        own_head = pretrained or not trainer.learner.uses_frozen_rows  # of a whole encoder: see `_boundary`
+        scorer = trainer.bi_encoder(used) if own_head else trainer.scorer(used).bi_encoder()
         return trainer.scores.search(scorer, trainer.model_key(used), used.round), scorer
 
     def reranked() -> ScoredPairs | None:

@@ -199,12 +199,16 @@ class Trainer:
 
     def _decide(self, labels: Labels) -> _Decided:
         scorer, wanted = self.bi_encoder(labels), self.reranker_setting
-        costly = not self.learner.uses_frozen_rows and len(labels.ids) > TRAINED_AGAIN_UP_TO
-        if wanted == "off" or not enough_labels(labels.values) or (wanted == "auto" and costly):
+        few, many = not enough_labels(labels.values), len(labels.ids) > TRAINED_AGAIN_UP_TO
+        costly = not self.learner.uses_frozen_rows and (few or (many and wanted == "auto"))
+        if wanted == "off" or costly or labels.values.all() or not labels.values.any():
             return scorer, {}, None
         held_out = self._out_of_fold(labels)
+        # By scores that it was not trained on: a map puts even odds far below those of other pairs.
         weight, bias = fit_head(held_out.scores, labels.values)
         scorer = replace(scorer, weight=weight, bias=bias)
+        if few:
+            return scorer, {}, None
         reranked, log_odds, helps = self._reranked(scorer, labels, wanted == "cross-encoder")
         tried = {
             "bi-encoder": average_precision(held_out.log_odds, labels.values),

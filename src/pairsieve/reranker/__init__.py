@@ -9,7 +9,7 @@ rows by their letters.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -28,28 +28,34 @@ ScanOf = Callable[[PairSpace, NDArray[np.float32], NDArray[np.float32] | None], 
 
 Floats = NDArray[np.float32]
 
-MOST_CANDIDATES = 4_000_000  # by either cut
+MOST_CANDIDATES = 4_000_000  # by each cut
 
 
 @dataclass(frozen=True)
 class Cuts:
-    """A pair is a candidate where its cosine, or the mean of it and the lexical cosine, reaches its cut."""
+    """A pair is a candidate where its cosine, its lexical cosine or the mean of both reaches its cut."""
 
     cosine: float
     mean: float
+    lexical: float
 
 
 @dataclass(frozen=True)
 class Stack:
     """Weights of the trees' and the linear model's logits and of the bi-encoder's log-odds, and a bias.
 
-    Stacking: Wolpert 1992.
+    Stacking: Wolpert 1992. bound: what the bi-encoder's log-odds approach, however sure it is of a pair.
     """
 
     trees: float = 1.0
     linear: float = 0.0
     base: float = 1.0
     bias: float = 0.0
+    bound: float = 20.0
+
+    def bounded(self, base_log_odds: NDArray[Any]) -> Logits:
+        """The bi-encoder's log-odds as they count: unchanged near 0, in their order, within the bound."""
+        return self.bound * np.tanh(np.asarray(base_log_odds, np.float64) / self.bound)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +80,7 @@ class Reranker:
 
     def log_odds(self, logits: Logits, base_log_odds: NDArray[Any]) -> Logits:
         """(n,) log-odds from those logits and from the bi-encoder's log-odds."""
-        return logits + self.stack.base * np.asarray(base_log_odds, np.float64) + self.stack.bias
+        return logits + self.stack.base * self.stack.bounded(base_log_odds) + self.stack.bias
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,27 +94,31 @@ class CandidateScans:
     def reaching(self, cuts: Cuts, also: Ids | None = None) -> Ids:
         """The candidates, and the pairs `also`; sorted."""
         pieces: list[Ids] = [] if also is None else [also]
-        for scan, cut in ((self.cosine, cuts.cosine), (self.mean, cuts.mean)):
+        for scan, cut in self._beside(cuts):
             scan.collect(cut, 2.0, lambda ids, scores: pieces.append(ids), desc="candidates")
         return np.unique(np.concatenate([np.empty(0, np.int64), *pieces]))
 
     def bounded(self, cuts: Cuts) -> Cuts:
         """The cuts, raised where a collection is so much larger that too many pairs would reach them."""
-        both = ((self.cosine, cuts.cosine), (self.mean, cuts.mean))
-        counts = [int(scan.count_reaching(np.array([cut], np.float32))[0]) for scan, cut in both]
+        counts = [
+            int(scan.count_reaching(np.array([cut], np.float32))[0]) for scan, cut in self._beside(cuts)
+        ]
         if max(counts) <= MOST_CANDIDATES:
             return cuts
-        most = self.cuts(MOST_CANDIDATES)
-        return Cuts(max(cuts.cosine, most.cosine), max(cuts.mean, most.mean))
+        return Cuts(*map(max, astuple(cuts), astuple(self.cuts(MOST_CANDIDATES))))
 
     def cuts(self, wanted: int) -> Cuts:
         """The lowest cuts, to a thousandth, that at most `wanted` pairs reach each."""
         edges = np.linspace(-1.0, 1.0, 2001).astype(np.float32)
         found = []
-        for scan in (self.cosine, self.mean):
+        for scan in (self.cosine, self.mean, self.lexical):
             few = np.flatnonzero(scan.count_reaching(edges, desc="candidates") <= wanted)
             found.append(float(edges[few[0]]) if len(few) else 1.0)
         return Cuts(*found)
+
+    def _beside(self, cuts: Cuts) -> tuple[tuple[Scan, float], ...]:
+        """Each scan with its cut."""
+        return (self.cosine, cuts.cosine), (self.mean, cuts.mean), (self.lexical, cuts.lexical)
 
 
 def candidate_scans(

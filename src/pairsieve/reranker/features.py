@@ -38,6 +38,7 @@ _MOST_TEXTS = 1 << 16  # texts that are kept taken apart, about a kilobyte each
 _WORD = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _MOST_NUMBERS = 12  # of a text that are compared
+MOST_CHARACTERS = 32  # of a word whose spelling is compared
 
 
 def words(text: str) -> list[str]:
@@ -132,6 +133,7 @@ class TextPieces:
     space: PairSpace
     pieces: tuple[tuple[Sparse, Sparse], ...]  # of each kind; then the words of fields, in columns of kind 0
     rarity: tuple[NDArray[np.float64], ...]  # by column, of each kind
+    spelling: Sparse  # the characters of each word, by column of kind 0
     numbers: tuple[Sparse, Sparse]  # the values instead of columns
     lengths: tuple[NDArray[np.float64], NDArray[np.float64]]  # log(1 + characters)
     same: tuple[NDArray[np.int64], NDArray[np.int64]]  # equal where texts are, once normalised
@@ -150,6 +152,7 @@ class TextReader:
         kinds = range(len(self.vocabulary.counts))
         self._places: list[dict[str, int]] = [{} for _ in kinds]  # the column of each piece, by kind
         self._rarity = [array("d") for _ in kinds]  # by column: a list would be slow to turn into an array
+        self._characters, self._word_starts = array("i"), array("q", [0])  # of each word, by its column
         # Columns of the distinct pieces of a text, of each side.
         self._texts: tuple[dict[str, list[NDArray[np.int64]]], ...] = ({}, {})
 
@@ -187,6 +190,7 @@ class TextReader:
             space,
             both,
             rarity,
+            (np.array(self._word_starts, np.int64), np.append(np.array(self._characters, np.int32), 0)),
             (values[0], values[-1]),
             (lengths[0], lengths[-1]),
             (same[0], same[-1]),
@@ -200,6 +204,9 @@ class TextReader:
             if piece not in places:
                 places[piece] = len(places)
                 self._rarity[kind].append(self.vocabulary.rarity(kind, piece))
+                if kind == 0:
+                    self._characters.extend(map(ord, piece[:MOST_CHARACTERS]))
+                    self._word_starts.append(len(self._characters))
         return np.array(sorted(places[piece] for piece in found), np.int64)
 
 
@@ -212,12 +219,12 @@ def _sparse(found: Sequence[NDArray[Any]]) -> Sparse:
 
 def feature_count(scores: int, layout: Layout | None = None) -> int:
     """The columns of `describe` with so many scores."""
-    return 3 * scores + 5 * len(KINDS) + 4 + (layout.columns if layout else 0)
+    return 3 * scores + 5 * (len(KINDS) + 1) + 5 + (layout.columns if layout else 0)
 
 
 def compared_count(scores: int, layout: Layout | None = None) -> int:
     """The columns of `compared_values` with so many scores."""
-    return scores + len(KINDS) + (layout.competing if layout else 0)
+    return scores + len(KINDS) + 1 + (layout.competing if layout else 0)
 
 
 class Leads(Protocol):
@@ -246,12 +253,14 @@ def describe(
     for kind in range(len(KINDS)):
         cosine, shares, _ = _agreement(pieces, kind, left, right)
         columns += [cosine, *shares, *leads.of(len(scores) + kind, cosine)]
+    alike, shares, worst = _spelt_alike(pieces, left, right)
+    columns += [alike, *shares, *leads.of(len(scores) + len(KINDS), alike), worst]
     numbers = np.empty((len(ids), 3), np.float64)
     both = *pieces.numbers[0], *pieces.numbers[1]
     over_rows(len(ids), lambda at: compare_numbers(*both, left[at], right[at], numbers[at]))
     columns += [*numbers.T, np.abs(pieces.lengths[0][left] - pieces.lengths[1][right])]
     competing, others = _compare_fields(pieces, left, right)
-    for at, values in enumerate(competing, len(scores) + len(KINDS)):
+    for at, values in enumerate(competing, len(scores) + len(KINDS) + 1):
         columns += [values, *leads.of(at, values)]
     return np.stack([*columns, *others], axis=1).astype(np.float32)
 
@@ -285,7 +294,7 @@ def _compare_fields(
         near, equal = compare_dense(field.kind, one[left], other[right])
         alike.append(near)
         others.append(equal)
-        absent = [np.isnan(values).any(axis=1).astype(np.float64) for values in (one, other)]
+        absent = [np.isnan(values).mean(axis=1) for values in (one, other)]
         missing[field] = (absent[0][left] + absent[1][right]) / 2
     return alike, [*others, *missing.values()]
 
@@ -319,6 +328,7 @@ def compared_values(
     """(n, compared_count): the values of pairs `ids` in which candidates compete, as `describe` has them."""
     left, right = pair_rows(ids)
     kinds = [_agreement(pieces, kind, left, right)[0] for kind in range(len(KINDS))]
+    kinds.append(_spelt_alike(pieces, left, right)[0])
     alike, _ = _compare_fields(pieces, left, right)
     return np.stack([*scores, *kinds, *alike], axis=1).astype(np.float64)
 
@@ -410,3 +420,26 @@ def _agreement(
     if pieces.space.symmetric:
         shares = [np.minimum(*shares), np.maximum(*shares)]
     return common / np.sqrt(weights[0] * weights[1]), shares, np.sqrt(common)
+
+
+def _spelt_alike(
+    pieces: TextPieces, left: NDArray[np.int64], right: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], list[NDArray[np.float64]], NDArray[np.float64]]:
+    """As `_agreement` of words, where a word that the other text lacks counts for how alike its most alike
+    word there is spelt; and how alike the worst word is, of the text whose words fare better.
+
+    Close to SoftTFIDF (Cohen, Ravikumar and Fienberg 2003), by the similarity of Jaro and Winkler (1990).
+    """
+    from pairsieve.reranker.kernel import compare_spelling
+
+    (one, other), rarity = pieces.pieces[0], pieces.rarity[0]
+    found = np.empty((len(left), 3), np.float64)
+
+    def compare(at: slice) -> None:
+        compare_spelling(*one, *other, rarity, *pieces.spelling, left[at], right[at], found[at])
+
+    over_rows(len(left), compare)
+    shares = [found[:, 0], found[:, 1]]
+    if pieces.space.symmetric:
+        shares = [np.minimum(*shares), np.maximum(*shares)]
+    return np.sqrt(shares[0] * shares[1]), shares, found[:, 2]

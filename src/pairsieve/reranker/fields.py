@@ -296,9 +296,13 @@ def compare_dense(
     """(n,) how near values (n, 1 or 2) are, from 0 to 1 on a logarithmic scale, and whether they are equal.
 
     Numbers by relative difference, dates by days, places by kilometres; `UNKNOWN` where one is missing.
+    Places of which one has a latitude or longitude only are compared by what both have.
     """
-    missing = np.isnan(left).any(axis=1) | np.isnan(right).any(axis=1)
-    one, other = np.nan_to_num(left), np.nan_to_num(right)
+    missing = (np.isnan(left) | np.isnan(right)).all(axis=1)
+    one, other = (
+        np.nan_to_num(np.where(np.isnan(mine), theirs, mine))
+        for mine, theirs in ((left, right), (right, left))
+    )
     if kind == "place":
         apart, most = kilometres(one, other), 20_000.0
     elif kind == "date":

@@ -19,9 +19,9 @@ from pairsieve.reranker.trees import COUNT, Features, Logits, Trees, fit_trees
 
 FOLDS = 5
 CROSS_FOLDS = 3  # cross-encoders trained, each without a third of the left texts
-FEWEST = 6  # labels of either class below which a re-ranker has nothing to learn from
+FEWEST = 3  # labels of either class below which a re-ranker has nothing to learn from
 STACK_SPREAD = 0.25  # prior standard deviation of the weights of a stack, around those of `Stack`
-CANDIDATES_A_TEXT = 20  # by either cut
+CANDIDATES_A_TEXT = 20  # by each cut
 FEWEST_CANDIDATES = 150_000
 LEAST_WEIGHT = 0.05  # of trees and of the bi-encoder in a stack, and of what calibration leaves of it
 FEWEST_RANKED = 20  # labelled matches from which their ranks are looked at
@@ -65,7 +65,7 @@ def enough_labels(labels: NDArray[np.bool_]) -> bool:
 
 
 def candidates_wanted(space: PairSpace, likely: int) -> int:
-    """How many pairs either cut lets through: some for each text, more where more are likely matches."""
+    """How many pairs each cut lets through: some for each text, more where more are likely matches."""
     texts = space.shape[0] if space.symmetric else sum(space.shape)
     return min(max(FEWEST_CANDIDATES, CANDIDATES_A_TEXT * texts, 2 * likely), MOST_CANDIDATES)
 
@@ -105,21 +105,39 @@ def fit_reranker(
         column[known] = each[fold, known]
         columns = [column]
     described = describe(read.pieces, ids, [cosines, scans.lexical.scores(ids), *columns])
-    features = described[known]
-    raw = out_of_fold_logits(features, labels, left, seed)
+    features, every_base = described[known], base.log_odds_of(ids)
+    presumed = described[presumed_others(every_base, known, base.likely, seed)]
+    raw = out_of_fold_logits(features, labels, left, seed, presumed)
     stack = fit_stack(raw, base.log_odds, labels)
-    models = _fit_models(features, labels, seed)
+    models = _fit_models(features, labels, presumed, seed)
     reranker = Reranker(*models, read.vocabulary, read.encoder, cuts, stack, cross)
     logits = stack.trees * raw[0] + stack.linear * raw[1]
     share = best_share(
-        (logits, stack.base * base.log_odds + stack.bias),
-        (reranker.logits(described), stack.base * base.log_odds_of(ids) + stack.bias),
+        (logits, stack.base * stack.bounded(base.log_odds) + stack.bias),
+        (reranker.logits(described), stack.base * stack.bounded(every_base) + stack.bias),
         labels,
     )
     stack = with_share(stack, share or SHARES[1], raw, base.log_odds, labels)
     reranker = replace(reranker, stack=stack)
     logits = stack.trees * raw[0] + stack.linear * raw[1]
     return FittedReranker(reranker, reranker.log_odds(logits, base.log_odds), share > 0)
+
+
+def presumed_others(
+    base_log_odds: NDArray[np.float64], known: NDArray[np.int64], likely: int, seed: int
+) -> NDArray[np.int64]:
+    """Places of random candidates that are taken for non-matches, as many as there are labels.
+
+    Labels lie where pairs are in doubt, and say nothing of all other candidates, of which nearly none match:
+    models that never saw one may lift any of them. `known`: places of the labelled pairs; the candidates
+    that the bi-encoder ranks first, twice as many as it thinks are matches, are left out too.
+    """
+    free = np.ones(len(base_log_odds), bool)
+    free[np.argsort(-base_log_odds, kind="stable")[: 2 * likely]] = False
+    free[known] = False
+    places = np.flatnonzero(free)
+    rng = np.random.default_rng([seed, len(known)])
+    return rng.choice(places, min(len(known), len(places)), replace=False)
 
 
 def best_share(
@@ -159,11 +177,11 @@ def with_share(
     if share == 1.0:
         return stack
     trees, linear = share * stack.trees, share * stack.linear
-    z = trees * logits[0] + linear * logits[1] + stack.base * base_log_odds
+    z = trees * logits[0] + linear * logits[1] + stack.base * stack.bounded(base_log_odds)
     weight, bias = fit_head(z, labels)
     if weight < LEAST_WEIGHT:  # the labels contradict this share: all pairs would be as good as tied
         return stack
-    return Stack(weight * trees, weight * linear, weight * stack.base, bias)
+    return Stack(weight * trees, weight * linear, weight * stack.base, bias, stack.bound)
 
 
 def cross_entropy(log_odds: NDArray[np.float64], labels: NDArray[np.bool_]) -> float:
@@ -172,10 +190,16 @@ def cross_entropy(log_odds: NDArray[np.float64], labels: NDArray[np.bool_]) -> f
 
 
 def out_of_fold_logits(
-    features: Features, labels: NDArray[np.bool_], groups: NDArray[np.int64], seed: int, folds: int = FOLDS
+    features: Features,
+    labels: NDArray[np.bool_],
+    groups: NDArray[np.int64],
+    seed: int,
+    presumed: Features,
+    folds: int = FOLDS,
 ) -> Logits:
     """(2, n) logits of labelled pairs by trees and linear model that saw no pair of its group (left text).
 
+    presumed (m, columns): further pairs, taken for non-matches by all of these models.
     Where the other folds hold one class only, the smoothed rate of all labels stands for what they would
     say.
     """
@@ -186,14 +210,16 @@ def out_of_fold_logits(
         out = fold == one
         rest = labels[~out]
         if out.any() and rest.any() and not rest.all():
-            models = _fit_models(features[~out], rest, seed, COUNT // 2)
+            models = _fit_models(features[~out], rest, presumed, seed, COUNT // 2)
             logits[:, out] = [model.logits(features[out]) for model in models]
     return logits
 
 
 def _fit_models(
-    features: Features, labels: NDArray[np.bool_], seed: int, trees: int = COUNT
+    features: Features, labels: NDArray[np.bool_], presumed: Features, seed: int, trees: int = COUNT
 ) -> tuple[Trees, Linear]:
+    features = np.concatenate([features, presumed])
+    labels = np.concatenate([labels, np.zeros(len(presumed), bool)])
     return fit_trees(features, labels, seed, trees), fit_linear(features, labels)
 
 
@@ -201,12 +227,16 @@ def fit_stack(logits: Logits, base_log_odds: NDArray[np.float64], labels: NDArra
     """Weights of both models' logits (2, n) and of the bi-encoder's log-odds (n,), none negative, and a bias.
 
     Cross-entropy with a Gaussian prior on the weights around trees and bi-encoder, so that few labels leave
-    both their say, and the linear model has one where labels show that it helps.
+    both their say, and the linear model has one where labels show that it helps. n labels of the rarer
+    class can show odds of n + 1 to 1 at the most; the bi-encoder's slope, fitted to few, may promise any, and
+    would outweigh all else.
     """
     from scipy.optimize import minimize
 
-    columns = np.stack([*logits, np.clip(base_log_odds, -20, 20), np.ones(len(labels))], axis=1)
-    signs, centre = np.where(labels, 1.0, -1.0), np.array(astuple(Stack()))
+    rarer = max(min(int(labels.sum()), int((~labels).sum())), 1)
+    start = Stack(bound=float(np.log(rarer + 1.0)))
+    columns = np.stack([*logits, start.bounded(base_log_odds), np.ones(len(labels))], axis=1)
+    signs, centre = np.where(labels, 1.0, -1.0), np.array(astuple(start)[:4])
     precision = np.array([1.0, 1.0, 1.0, 0.0]) / STACK_SPREAD**2
 
     def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -217,4 +247,5 @@ def fit_stack(logits: Logits, base_log_odds: NDArray[np.float64], labels: NDArra
         return value, slope
 
     bounds = [(LEAST_WEIGHT, 5), (0, 5), (LEAST_WEIGHT, 5), (-10, 10)]
-    return Stack(*minimize(loss, centre, jac=True, method="L-BFGS-B", bounds=bounds).x.tolist())
+    weights = minimize(loss, centre, jac=True, method="L-BFGS-B", bounds=bounds).x.tolist()
+    return replace(start, **dict(zip(("trees", "linear", "base", "bias"), weights)))

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import numba
+import numpy as np
+
+from pairsieve.reranker.features import MOST_CHARACTERS
+
+MOST_COMPARED = 256  # pairs of words of two texts whose spelling is compared; of more, none is
 
 
 @numba.njit(cache=True, nogil=True)
@@ -108,3 +113,92 @@ def compare_numbers(starts, values, other_starts, other_values, left, right, out
             found = _compare(other_values, other, other_end, values, one, end)
             for column in range(3):
                 out[pair, column] += share * found[column]
+
+
+@numba.njit(cache=True, nogil=True)
+def spelling(characters, one, end, other, other_end, taken):  # type: ignore[no-untyped-def]
+    """How alike two words are spelt, from 0 to 1: the similarity of Jaro and Winkler. taken: scratch."""
+    length, other_length = end - one, other_end - other
+    if length == 0 or other_length == 0:
+        return 0.0
+    window = max(max(length, other_length) // 2 - 1, 0)
+    taken[:] = False
+    found = 0
+    for i in range(length):
+        for j in range(max(0, i - window), min(other_length, i + window + 1)):
+            if not taken[1, j] and characters[one + i] == characters[other + j]:
+                taken[0, i] = taken[1, j] = True
+                found += 1
+                break
+    if found == 0:
+        return 0.0
+    swapped, j = 0, 0
+    for i in range(length):
+        if taken[0, i]:
+            while not taken[1, j]:
+                j += 1
+            swapped += characters[one + i] != characters[other + j]
+            j += 1
+    jaro = (found / length + found / other_length + (found - swapped // 2) / found) / 3.0
+    prefix = 0
+    while prefix < min(4, length, other_length) and characters[one + prefix] == characters[other + prefix]:
+        prefix += 1
+    return jaro + 0.1 * prefix * (1.0 - jaro)
+
+
+@numba.njit(cache=True, nogil=True)
+def compare_spelling(  # type: ignore[no-untyped-def]
+    starts, columns, other_starts, other_columns, rarity, word_starts, characters, left, right, out
+):
+    """(n, 3) of each pair: the share of the left and of the right text's squared rarity that the other has,
+    words spelt alike counting in part; the worst word of the text whose words fare better.
+
+    Of a similarity s counts 2 s - 1: words that have nothing to do with each other have about a half.
+    """
+    taken = np.zeros((2, MOST_CHARACTERS), np.bool_)
+    rest, other_rest = np.empty(MOST_COMPARED, np.int64), np.empty(MOST_COMPARED, np.int64)
+    best, other_best = np.empty(MOST_COMPARED), np.empty(MOST_COMPARED)
+    for pair in range(left.shape[0]):
+        one, end = starts[left[pair]], starts[left[pair] + 1]
+        other, other_end = other_starts[right[pair]], other_starts[right[pair] + 1]
+        common, weight, other_weight = 0.0, 0.0, 0.0
+        count, other_count = 0, 0
+        if end == one or other_end == other:
+            out[pair, :] = 0.0
+            continue
+        while one < end or other < other_end:
+            if other == other_end or (one < end and columns[one] < other_columns[other]):
+                weight += rarity[columns[one]] ** 2
+                if count < MOST_COMPARED:
+                    rest[count], best[count] = columns[one], 0.0
+                count += 1
+                one += 1
+            elif one == end or columns[one] > other_columns[other]:
+                other_weight += rarity[other_columns[other]] ** 2
+                if other_count < MOST_COMPARED:
+                    other_rest[other_count], other_best[other_count] = other_columns[other], 0.0
+                other_count += 1
+                other += 1
+            else:
+                common += rarity[columns[one]] ** 2
+                one += 1
+                other += 1
+        sums, worst = np.array([common, common]), np.ones(2)
+        if count * other_count > MOST_COMPARED or max(count, other_count) > MOST_COMPARED:
+            worst[:] = 0.0
+        else:
+            for i in range(count):
+                first, last = word_starts[rest[i]], word_starts[rest[i] + 1]
+                for j in range(other_count):
+                    b = other_rest[j]
+                    alike = spelling(characters, first, last, word_starts[b], word_starts[b + 1], taken)
+                    best[i], other_best[j] = max(best[i], alike), max(other_best[j], alike)
+            for i in range(count):
+                sums[0] += rarity[rest[i]] ** 2 * max(2.0 * best[i] - 1.0, 0.0)
+                worst[0] = min(worst[0], best[i])
+            for j in range(other_count):
+                sums[1] += rarity[other_rest[j]] ** 2 * max(2.0 * other_best[j] - 1.0, 0.0)
+                worst[1] = min(worst[1], other_best[j])
+        out[pair, 0] = sums[0] / max(common + weight, 1e-12)
+        out[pair, 1] = sums[1] / max(common + other_weight, 1e-12)
+        out[pair, 2] = worst.max()

@@ -55,6 +55,10 @@ def waterfalls(scored: ScoredSpace, split: Split, ids: Ids) -> list[tuple[Step, 
         fields: dict[str, float] = {}
         if scorer.reranker is not None and candidate[at]:
             share, parts, fields = _by_reranker(scored, split, int(ids[at]), base.bias)
+            log_odds = base.log_odds(alone[at : at + 1])  # of which no more than a bound counts
+            parts[ENCODER] = parts.get(ENCODER, 0.0) + share * float(
+                (scorer.reranker.stack.bounded(log_odds) - log_odds)[0]
+            )
         parts[ENCODER] = parts.get(ENCODER, 0.0) + share * base.weight * float(cosine[at])
         parts[NEIGHBOURS] = share * base.weight * float(alone[at] - cosine[at])
         if scorer.reranker is not None and not candidate[at]:
@@ -73,7 +77,7 @@ def column_owners(scores: int, layout: Layout) -> list[tuple[str, bool]]:
         owners += [(name, False), *leads]
     for _ in KINDS:
         owners += [(TEXT, False)] * 3 + leads
-    owners += [(TEXT, False)] * 4  # numbers and length
+    owners += [(TEXT, False)] * 3 + leads + [(TEXT, False)] * 5  # spelling; its worst word, numbers, length
     for field in (*(field for field, _ in layout.sparse), *layout.dense):
         owners += [(field.name, True), *leads]
     owners += [(field.name, True) for field in layout.shares]

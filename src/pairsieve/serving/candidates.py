@@ -7,6 +7,8 @@ best two of these, one the best of all, the other the best with another text.
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +28,7 @@ def candidate_pairs(
     both, sorted."""
     found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
     step = max(1, MOST_SCORES // max(held.used, 1))
-    cosine_cut, mean_cut = np.float32(cuts.cosine), np.float32(cuts.mean)
+    cosine_cut, mean_cut, lexical_cut = (np.float32(cut) for cut in astuple(cuts))
     for first in range(0, len(plain), step):
         both = plain[first : first + step], lexical[first : first + step]
         lines = products(both[0], held.plain.rows), products(both[1], held.lexical)
@@ -35,12 +37,14 @@ def candidate_pairs(
             # A text without letters has a lexical row of zeros, and a scan counts its cosine for up to twice.
             most = np.where((cosines == 0) | (others == 0), np.maximum(total, total / 2), total / 2)
             reached = (cosines >= cosine_cut - np.float32(NEAR)) | (most >= mean_cut - np.float32(NEAR))
+            reached |= others >= lexical_cut - np.float32(NEAR)
             near = np.flatnonzero(reached & held.alive & ~same_source(held.sources, sources[at]))
             one, other = (
                 (plain[at : at + 1], lexical[at : at + 1]),
                 (held.plain.rows[near], held.lexical[near]),
             )
             kept = exact_products(one[0], other[0], unit=True) >= cosine_cut
+            kept |= exact_products(one[1], other[1], unit=True) >= lexical_cut
             kept |= exact_products(hybrid_rows(*one), hybrid_rows(*other), unit=True) >= mean_cut
             found.append((np.full(int(kept.sum()), at), near[kept]))
     asked, rows = (np.concatenate(column) for column in zip(*found))

@@ -357,7 +357,7 @@ class Service:
         cuts = reranker.cuts
         return (
             f"randomised trees and logistic regression{cross} over pairs with a cosine of {cuts.cosine:.3f}, "
-            f"or a mean of it and the lexical cosine of {cuts.mean:.3f}"
+            f"a lexical cosine of {cuts.lexical:.3f} or a mean of both of {cuts.mean:.3f}"
         )
 
     def close(self) -> None:
