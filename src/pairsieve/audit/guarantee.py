@@ -297,6 +297,7 @@ def plan_top(
     precision = (known + upto) / (known + size[grid])
     enough = known + upto >= recall * (known + upto[:, -1:])
     best = np.take_along_axis(precision, enough.argmax(axis=1)[:, None], axis=1)[:, 0]
+    beyond = rates[:, -1] * size[-1] / (THINNING - 1.0)
     counts = np.arange(labels + 2)
     most, fewest = gamma.ppf(confidence, counts + 1.0), gamma.ppf(1.0 - confidence, np.maximum(counts, 1e-9))
     chosen, gain = 0, -1.0
@@ -307,10 +308,12 @@ def plan_top(
         between = np.minimum(np.cumsum(hits, axis=1) - hits, labels + 1)
         missed = most[below] / chance * (1.0 - chance)
         shown = known + SURE * upto[:, top : top + 1] + fewest[between] / chance
-        passes = (missed <= (1.0 - recall) / recall * shown)[:, ::-1]
+        far = np.where(hits.any(axis=1), beyond, 0.0)[:, None]
+        passes = (missed + far <= (1.0 - recall) / recall * shown)[:, ::-1]
         steps = np.minimum.accumulate(passes, axis=1).sum(axis=1)  # lists shown, from the longest on
         ends = len(grid) - 1 - steps
         brought = np.minimum(precision[np.arange(len(ends)), ends] / np.maximum(best, 1e-9), 1.0)
+        brought *= far[:, 0] <= (1.0 - recall) / recall * (known + SURE * upto[:, -1])
         if (mean := float(np.sqrt(brought).mean())) > gain:
             chosen, gain = int(grid[top]), mean
     return chosen
