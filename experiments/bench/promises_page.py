@@ -166,11 +166,10 @@ def promises(rows: list[dict[str, Any]]) -> str:
     head = ["campaign", "asked", "shown", "kept", "kept within reach", "found", "possible", "check labels"]
     present = [row for row in rows if not row.get("earlier")]
     sums = [
-        _summed(
-            [row for row in present if row["asked"].startswith(kind) and _budget(row) == labels], kind, labels
-        )
+        _summed(mine, kind, labels)
         for kind in ("precision", "recall")
         for labels in sorted({_budget(row) for row in present})
+        if (mine := [row for row in present if row["asked"].startswith(kind) and _budget(row) == labels])
     ]
     names = ["asked", "labels", "campaigns", "lists shown", "kept", "kept within reach", "median found"]
     return f"{markdown(LISTS, head, shown)}\n\n{markdown('All of them:', names, sums)}"
@@ -190,7 +189,7 @@ def _summed(rows: list[dict[str, Any]], kind: str, labels: int) -> list[str]:
         else "-"
         for name in ("kept", "within")
     ]
-    found = float(np.median([row["found"] for row in rows])) if rows else 0.0
+    found = float(np.median([row["found"] for row in rows]))
     shown = f"{np.mean([row['shown'] for row in rows]):.1%}"
     return [kind, f"{labels:,}", str(len({row["campaign"] for row in rows})), shown, *kept, f"{found:.2f}"]
 
