@@ -24,10 +24,10 @@ Planning decides how long a list is shown, never what is certified.
 quarter of the labels is drawn from the pairs at the top, which will be listed, and says how many matches
 these hold at least. The others are drawn from the pairs between them and the reach, all with one chance, and
 say how many matches a list misses at most, and has at least besides those at the top. Where the top ends is
-planned for the most precise list (`plan_top`): no list is shorter. Lists are tested from the longest, which misses nothing within
-reach, to shorter ones, until one is not shown to have the recall. Both limits are exact (Clopper and Pearson
-1934) and melded (Fay, Proschan and Brittain 2015). Fewer, larger groups of pairs bring more here: the limits
-of many strata with a few labels each add up.
+planned for the most precise list (`plan_top`): no list is shorter. Lists are tested from the longest, which
+misses nothing within reach, to shorter ones, until one is not shown to have the recall. All limits are exact
+(Clopper and Pearson 1934) and melded (Fay, Proschan and Brittain 2015). Fewer, larger groups of pairs bring
+more here: the limits of many strata with a few labels each add up.
 
 **Beyond the reach** lie millions of pairs, of which n labels without a match leave room for 3 / n: no limit
 that assumes nothing is of use there. Where the drawn labels say that matches do not end within reach, they
