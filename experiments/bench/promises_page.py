@@ -62,7 +62,9 @@ the draws: of a list whose precision is hardly above the one asked for, 100 labe
 Campaigns are named by table, labels and seed. How far a recall's check reaches was chosen while looking at
 seed 0 of amazon-google, cora, people, products, qqp-5k and short-names at 400 labels, what is counted beyond
 that while looking at cora and short-names. Rows without "possible" are of an earlier calibration. Recalls
-marked * are of an earlier plan of the check, with longer lists, and not among the sums. Made by
+marked * are of an earlier plan of the check and not among the sums, so that sums of recalls are of fewer
+tables than those of precisions. The present plan was written while looking at seed 0 of abt-buy, codes, demo,
+people, products, qqp-5k, settlements and short-names at 400 labels. Made by
 `python -m experiments.bench.promises --kept FOLDER` from the campaigns of
 `python -m experiments.bench.strangers --out FOLDER --keep`."""
 
