@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pairsieve.audit.estimate import Limits
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError, SettingsError, nearest
 from pairsieve.numeric import logit, sigmoid
@@ -60,7 +61,7 @@ class Advice:
 
     next_labels: int
     next_positives: Estimate | None  # matches in the next batch
-    left: Estimate | None  # matches that nobody labelled
+    left: Limits | None  # matches that nobody labelled
     ap: float | None  # average precision now
     ap_after: Estimate | None  # AP once the next batch is labelled
     ap_gain: float | None  # expected, by the same curve
@@ -116,7 +117,7 @@ def advise(rows: Sequence[Row], next_labels: int) -> Advice:
     elif bring is not None:
         reasons.append(f"the next {next_labels:,} labels should bring {_about(bring)} matches")
     if left is not None:
-        reasons.append(f"{_about(left)} are likely left within reach of the drawn labels")
+        reasons.append(f"{_ends(left)} matches are left within reach of the drawn labels")
     if after is not None and gain is not None:
         ends = f"{after.low:.3f} to {after.high:.3f}"
         reasons.append(f"AP should then be {after.value:.3f} ({ends}), a gain of {gain:.3f}")
@@ -150,12 +151,12 @@ def next_positives(batches: Sequence[Mapping[str, int]], size: int) -> Estimate:
     return Estimate(value, low, high, len(steps), f"{method}; 90 % interval")
 
 
-def matches_left(rows: Sequence[Row]) -> Estimate:
-    """Matches that nobody labelled, from labels drawn with known chances."""
+def matches_left(rows: Sequence[Row]) -> Limits:
+    """Limits of the matches that nobody labelled, from labels drawn with known chances."""
     drawn = rows[-1].get("estimated") if rows else None
     if not drawn:
         raise NotKnown("too few labels were drawn with known chances; an audit can tell")
-    return Estimate(**drawn["left"])
+    return Limits(drawn["left"]["low"], drawn["left"]["high"])
 
 
 def ap_curve(rows: Sequence[Row]) -> list[tuple[int, float]]:
@@ -212,7 +213,7 @@ def _about(figure: Estimate) -> str:
     return f"about {_two_digits(figure.value):,} ({_ends(figure)})"
 
 
-def _ends(figure: Estimate) -> str:
+def _ends(figure: Estimate | Limits) -> str:
     return f"{_two_digits(figure.low):,} to {_two_digits(figure.high):,}"
 
 
@@ -230,7 +231,7 @@ QUANTITIES = {
     "rounds": "rounds finished",
     "ap": "average precision after the last round",
     "ap gain": "gain in average precision expected of the next batch",
-    "left": "matches likely left, by labels drawn with known chances",
+    "left": "most matches left, the upper limit by labels drawn with known chances",
 }
 EXAMPLES = '"positives < 5%", "labels >= 5000", "ap gain < 0.01", "left < 100"'
 _COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
@@ -256,7 +257,7 @@ class Condition:
             "rounds": row["round"],
             "ap": advice.ap,
             "ap gain": advice.ap_gain,
-            "left": advice.left.value if advice.left else None,
+            "left": advice.left.high if advice.left else None,
         }
         known = facts[self.quantity]
         return known is not None and bool(_COMPARE[self.sign](known, self.value))

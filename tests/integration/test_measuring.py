@@ -8,6 +8,7 @@ import pytest
 from pairsieve import find_matches
 from pairsieve.audit.run import RECALL_CHECK, asked_pairs
 from pairsieve.campaign import Campaign
+from pairsieve.cli.match import check_words
 from pairsieve.pairs import is_member
 from pairsieve.settings import CampaignSettings, Schedule
 from synthetic_task import begin, picture, synthetic_task
@@ -90,12 +91,16 @@ def test_a_check_of_a_recall_is_taken_up_again_and_goes_on(measured, tmp_path):
 
     first, asked = checked(40)
     assert first["target"] == "recall" and first["labels"] == asked == 40
-    # A list is shown to have the recall only where no match was drawn beyond reach.
-    assert (first["threshold"] is None) == (first["beyond"] > 0) and first["pairs"] > 0
+    assert first["threshold"] is not None and first["pairs"] > 0
     scan = campaign.score(campaign.split, 3).scan
     own = np.sort(scan.scores(campaign.split.positives))[::-1]
     within = own[scan.count_reaching(own[::-1].copy())[::-1] <= first["pairs"]]  # of these it is promised
     assert np.mean(within >= np.float32(first["threshold"])) >= 0.7, (len(within), len(own))
+    # Of the others nothing is promised; no number of them that the drawn labels leave room for is hidden.
+    assert first["beyond_pairs"] == campaign.split.space.size - first["pairs"]
+    assert len(own) - len(within) <= first["beyond_most"] <= first["beyond_pairs"]
+    assert f"up to {first['beyond_most']:,} matches there" in check_words(first)
+    assert "all matches." in check_words(first | {"beyond_pairs": 0})
     assert checked(40) == (first, 40)
     more, asked = checked(60)
     assert asked == more["labels"] == 60 and more["pairs"] == first["pairs"]

@@ -30,7 +30,7 @@ def call(*words: Any) -> dict[str, Any]:
 
 
 def test_story_with_truth(tmp_path: Path, tiny_encoder: Path) -> None:
-    """Audited after two rounds, again after three: labels stay sealed, and earlier ones are used again."""
+    """Audited after two rounds, again after three: labels stay sealed, and earlier ones give limits."""
     task = synthetic_task(tmp_path / "task")
     campaign = begin(tmp_path / "c", task, tiny_encoder, rounds=2)
     with pytest.raises(InputError, match="no round is complete"):
@@ -53,9 +53,15 @@ def test_story_with_truth(tmp_path: Path, tiny_encoder: Path) -> None:
     settings_file.write_text(settings_file.read_text().replace("rounds = 2", "rounds = 3"))
     longer = Campaign(tmp_path / "c", accept_settings=True)
     assert longer.run() == Step("finished", 3)
-    assert call("audit", tmp_path / "c", "--budget", 0)["labels"] == 60  # the new model, the old labels
+    moved = call("audit", tmp_path / "c", "--budget", 0)  # the new model, the old labels
+    assert (
+        moved["labels"] == 60 and "value" not in moved["precision"] and "earlier rankings" in moved["method"]
+    )
+    assert moved["over_all"]["positives"]["low"] <= matches <= moved["over_all"]["positives"]["high"]
     again = call("audit", tmp_path / "c", "--budget", 40)
-    assert again["labels"] == 100 and again["round"] == 3 and "2 draws" in again["precision"]["method"]
+    assert again["labels"] == 40 and again["round"] == 3  # of this model; the others are known pairs
+    more = call("audit", tmp_path / "c", "--budget", 50)
+    assert more["labels"] == 50 and "2 draws" in more["method"]
     assert len(longer.ledger.labels("train")[0]) == 20 + 30 + 45
 
 

@@ -169,13 +169,14 @@ def test_a_budget_beyond_the_space_is_exact() -> None:
     assert sorted(found.ids) == tiny.scan.space.unrank(np.arange(120)).tolist()
     labels = is_member(found.ids, tiny.positives)
     asked = asked.then(found.scores, labels, 1, found.inclusion_probability)
-    result = estimate_at(tiny.scan, asked, tiny.threshold, rng())
     exact = curve_from_scores(found.scores[labels], found.scores[~labels]).average_precision()
-    over = result.over_all
-    assert over.positives.low == over.positives.high == len(tiny.positives)
-    assert over.average_precision is not None
-    assert over.average_precision.low == pytest.approx(exact) == over.average_precision.high
-    assert result.precision.low == result.precision.high
+    for moved in (False, True):
+        result = estimate_at(tiny.scan, asked, tiny.threshold, rng(), moved)
+        over = result.over_all
+        assert over.positives.low == over.positives.high == len(tiny.positives)
+        assert over.average_precision is not None
+        assert over.average_precision.low == pytest.approx(exact) == over.average_precision.high
+        assert result.precision.low == result.precision.high
 
 
 # ── values ──────────────────────────────────────────────────────────────────────────────────────

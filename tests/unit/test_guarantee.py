@@ -180,6 +180,14 @@ def test_lists_have_the_recall_whatever_was_expected(off: float, fewer_draws: No
         assert np.median(sizes) < 2200  # the shortest list that has it takes about 1,450
 
 
+def test_a_list_of_a_good_ranking_ends_where_its_matches_do(fewer_draws: None) -> None:
+    """1,000 matches lead 2,900 pairs, of which 20 more are expected to match: a list of 90 % takes 900."""
+    match = np.arange(2900) < 1000
+    rate = np.where(match, 0.999, 20 / 1900)
+    sizes = [recall_checked(match, rate, 0.9, 100, seed) for seed in range(30)]
+    assert 900 <= np.median(sizes) < 1200
+
+
 def test_a_recall_at_the_edge_of_truth_is_not_shown_too_often(fewer_draws: None) -> None:
     """A list that misses one match more than it may is shown in at most one of twenty checks."""
     match = np.zeros(2000, bool)

@@ -1,9 +1,8 @@
 """Estimates from labels drawn with known chances: precision, recall, AP and number of matches, with limits.
 
 **Population.** Every pair of the space. Pairs that were asked for other reasons are known and count as they
-are. Of the others, drawn labels speak: those of one draw or of several (audits, the measuring share of each
-batch), whose chances the ledger kept. Under today's scores all are sorted into strata of today's ranking
-(post-stratification).
+are. Of the others, drawn labels speak: those of one draw or of several under the ranking that the figures are
+of, whose chances the ledger kept. Labels drawn under other rankings: `moved.py`.
 
 **Values** are Horvitz-Thompson estimates inside strata. Where several draws were made, each draw makes its
 own estimate and counts by its size, c = labels of the draw / all drawn labels: where a draw put its labels
@@ -14,8 +13,6 @@ spoke for: their matches are taken off (`StratumCounts`).
 Recall and AP are ratios of such estimates. What the errors of these add to the mean of a ratio is taken off
 (`less_curvature`), and inside a stratum matches that nobody labelled lie as the drawn ones do
 (`Layout.as_drawn`). With few labels within reach that is not enough, and limits are given without a value.
-So it is where the ranking has moved since they were drawn: pairs that came up from far below were hardly ever
-drawn, and the few that were have weights so large that the others count for little.
 
 **Limits assume nothing** about rates between strata. In each stratum they are those of Clopper and Pearson
 (1934), for the finite number of pairs left; over strata they are melded (Fay, Proschan and Brittain 2015): of
@@ -49,7 +46,6 @@ from pairsieve.errors import InputError
 from pairsieve.pairs import Mask
 
 STEEPER = 32.0  # how much faster the rate may fall inside a stratum than around it: AP's upper limit
-TRIMMED = 8.0  # a label counts at most so many times the median weight of its stratum (Potter 1990)
 PARTS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the room for matches far down: AP's lower limit
 DRAWS = 2000
 # Drawn labels (of equal weights) and labelled matches within reach from which recall and AP have a value.
@@ -62,6 +58,10 @@ class Limits:
 
     low: float
     high: float
+
+    def per(self, pairs: float) -> Limits:
+        """As a share."""
+        return Limits(self.low / pairs, self.high / pairs)
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ class AuditResult:
     threshold: float
     reach_pairs: int  # the best-scored pairs that recall, AP and positives speak of
     reach_score: float  # the lowest score among them
-    precision: Estimate  # of the pairs at or above the threshold
-    precision_of_new: Estimate | None  # of those nobody labelled; None where there is none
-    positives: Estimate
-    left: Estimate  # of them, those nobody labelled
+    precision: Estimate | Limits  # of the pairs at or above the threshold
+    precision_of_new: Estimate | Limits | None  # of those nobody labelled; None where there is none
+    positives: Estimate | Limits
+    left: Estimate | Limits  # of them, those nobody labelled
     recall: Estimate | Limits | None  # matches at or above the threshold
     average_precision: Estimate | Limits | None
     over_all: OverAll
@@ -100,6 +100,7 @@ class AuditResult:
         Estimate | None
     )  # share of known matches at or above the threshold (the paper's fallback)
     strata: tuple[dict[str, Any], ...]
+    method: str
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"strata": list(self.strata)}
@@ -128,17 +129,6 @@ class StratumCounts:
         left = 1.0 - np.divide(self.seen, self.rest, out=np.ones(len(self.rest)), where=self.rest > 0)
         rate = self.rate * (1.0 - self.rate) / np.maximum(self.effective - 1.0, 1.0)
         return np.asarray(self.rest * np.sqrt(rate * np.clip(left, 0.0, 1.0)))
-
-    @property
-    def ends(self) -> tuple[Floats, Floats]:
-        """Effective hits, the fewest and the most: of labels weighted by their chances, and all alike.
-
-        A label that was drawn when its pair ranked elsewhere may weigh many times another, and one such hit
-        says little about the others: limits hold either way.
-        """
-        alike = np.divide(self.hits, self.seen, out=self.rate.copy(), where=self.seen > 0)
-        n = self.effective
-        return np.minimum(self.rate, alike) * n, np.maximum(self.rate, alike) * n
 
     @property
     def value(self) -> Floats:
@@ -187,9 +177,6 @@ def stratum_counts(strata: Strata, asked: AskedPairs) -> StratumCounts:
             since + share * tally(bought),
             since_matches + share * tally(bought, held.labels),
         )
-    for k in np.unique(stratum[drawn]):
-        here = drawn & (stratum == k)
-        weight[here] = np.minimum(weight[here], TRIMMED * np.median(weight[here]))
     total, matches = tally(drawn, weight), tally(drawn, weight * held.labels)
     share = np.divide(matches, total, out=np.zeros(size), where=total > 0)
     squares = tally(drawn, weight**2)
@@ -229,10 +216,10 @@ class _Matches:
 
 def _rate_limits(held: StratumCounts, count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """(count, k) draws of the lower and the upper end of the rates of strata; 0 and 1 without labels."""
-    n, (x, y) = held.effective, held.ends
+    n, x = held.effective, held.effective * held.rate
     lower = rng.beta(np.maximum(x, 1e-9), n - x + 1.0, (count, len(x)))
-    upper = rng.beta(y + 1.0, np.maximum(n - y, 1e-9), (count, len(y)))
-    return np.where(x <= 1e-9, 0.0, lower), np.where(n - y <= 1e-9, 1.0, upper)
+    upper = rng.beta(x + 1.0, np.maximum(n - x, 1e-9), (count, len(x)))
+    return np.where(x <= 1e-9, 0.0, lower), np.where(n - x <= 1e-9, 1.0, upper)
 
 
 def _matches(held: StratumCounts, count: int, rng: np.random.Generator) -> _Matches:
@@ -305,11 +292,7 @@ def estimate(
     inside = inside | above
     held = stratum_counts(strata, asked)
     if held.totals[above].sum() < 1:
-        raise InputError(
-            f"no pair reaches the threshold {threshold:g}",
-            why="precision of nothing is not defined",
-            remedy="Choose a lower threshold",
-        )
+        raise no_pair(threshold)
     labelled = held.known_matches + held.hits
     if errors is None:
         matches = _matches(held, draws, rng)
@@ -418,6 +401,15 @@ def estimate(
         ),
         recall_of_known=known_recall(asked, threshold),
         strata=_rows(strata, held),
+        method=method,
+    )
+
+
+def no_pair(threshold: float) -> InputError:
+    return InputError(
+        f"no pair reaches the threshold {threshold:g}",
+        why="precision of nothing is not defined",
+        remedy="Choose a lower threshold",
     )
 
 

@@ -23,10 +23,11 @@ Planning decides how long a list is shown, never what is certified.
 **Recall** is of the matches among the best-scored pairs down to a rank fixed beforehand (the reach). A
 quarter of the labels is drawn from the pairs at the top, which will be listed, and says how many matches
 these hold at least. The others are drawn from the pairs between them and the reach, all with one chance, and
-say how many matches a list misses at most. Lists are tested from the longest, which misses nothing within
-reach, to shorter ones, until one is not shown to have the recall. Both limits are exact (Clopper and Pearson
-1934) and melded (Fay, Proschan and Brittain 2015). Fewer, larger groups of pairs bring more here: the limits
-of many strata with a few labels each add up.
+say how many matches a list misses at most, and has at least besides those at the top. Where the top ends is
+planned for the most precise list (`plan_top`): no list is shorter. Lists are tested from the longest, which
+misses nothing within reach, to shorter ones, until one is not shown to have the recall. All limits are exact
+(Clopper and Pearson 1934) and melded (Fay, Proschan and Brittain 2015). Fewer, larger groups of pairs bring
+more here: the limits of many strata with a few labels each add up.
 
 **Beyond the reach** lie millions of pairs, of which n labels without a match leave room for 3 / n: no limit
 that assumes nothing is of use there. Where the drawn labels say that matches do not end within reach, they
@@ -49,7 +50,7 @@ from pairsieve.audit.draws import FIRST_STRATUM, Counts, Floats, reach_rank
 from pairsieve.measure.curve import Curve
 from pairsieve.models.head import fit_head
 from pairsieve.numeric import logit, sigmoid
-from pairsieve.pairs import Ids, Scores
+from pairsieve.pairs import Ids, Mask, Scores
 
 GROWTH = 1.06  # of a candidate list over the one before
 SHORTEST, LONGEST = 0.2, 3.0  # first lists tried in planning, as multiples of the guess
@@ -59,7 +60,7 @@ FLAWS = (0.0, 0.0, 0.01, 0.03)  # share of pairs that do not match however high 
 FAILURES = (0, 1, 2, 4, 7, 11, 16)  # non-matches allowed among the labels of a list: plans that are tried
 ASKED_AT_ONCE = 10
 TOP_SHARE = 4  # one label in four of a recall's check goes to the pairs that will be listed
-LONGEST_TOP = 0.7  # of the pairs within reach, where no recall is likely to be shown
+PLACES = 80  # at which the shortest list in question may end
 LABELS_PER_MISSED, NEAREST = 6.0, 1.5  # how far a recall's check reaches: see `recall_reach`
 SURE = 0.9  # of the matches expected in a list: what its labels will show
 CANDIDATES = 60  # lists that a recall's check tries
@@ -281,22 +282,42 @@ def plan_top(
     """Where the shortest list in question ends: a place on a grid of descending thresholds.
 
     found, matches: (g,) unlabelled pairs at or above each, down to the reach, and the matches expected there.
-    labels: that will be drawn below the list. It is the first place at which so many matches as expected
-    leave it likely that the recall is shown.
+    labels: that will be drawn below the list. The nearer it ends to the reach, the fewer missed matches can
+    be shown; but no list that is shown is shorter. It is the place that brings the most precise list, on
+    average over what the expectation may be wrong by and the labels that may be drawn.
     """
     from scipy.stats import gamma
 
     size, right = np.asarray(found, np.float64), np.asarray(matches, np.float64)
-    below = np.maximum(size[-1] - size, 1.0)
-    chance = np.minimum(labels / below, 1.0)
-    hits = chance * np.maximum(right[-1] - right, 0.0)
-    likely = np.ceil(hits + np.sqrt(hits) - 0.3)
-    missed = gamma.ppf(confidence, likely + 1.0) / chance * (1.0 - chance)
-    good = np.flatnonzero(missed <= (1.0 - recall) / recall * (known + SURE * right))
-    if len(good) and good[0] < len(size) - 1:
-        return int(good[0])
-    # Nothing shorter is likely to be shown; some pairs are in question all the same.
-    return max(int(np.searchsorted(size, LONGEST_TOP * size[-1], side="right")) - 1, 0)
+    grid = np.unique(np.searchsorted(size, np.geomspace(1.0, size[-1], PLACES)))
+    width = np.diff(size[grid], prepend=0.0)
+    rate = np.diff(right[grid], prepend=0.0) / np.maximum(width, 1e-9)
+    rates = sigmoid(logit(np.clip(rate, 1e-6, 1.0 - 1e-6))[None] + _errors()[:, None])  # (scenarios, grid)
+    there = rates * width
+    upto = np.cumsum(there, axis=1)
+    precision = (known + upto) / (known + size[grid])
+    enough = known + upto >= recall * (known + upto[:, -1:])
+    best = np.take_along_axis(precision, enough.argmax(axis=1)[:, None], axis=1)[:, 0]
+    beyond = rates[:, -1] * size[-1] / (THINNING - 1.0)
+    counts = np.arange(labels + 2)
+    most, fewest = gamma.ppf(confidence, counts + 1.0), gamma.ppf(1.0 - confidence, np.maximum(counts, 1e-9))
+    chosen, gain = 0, -1.0
+    for top in range(len(grid) - 1):
+        chance = min(labels / max(size[-1] - size[grid[top]], 1.0), 1.0)
+        hits = np.random.default_rng(0).poisson(chance * there[:, top + 1 :])
+        below = np.minimum(np.cumsum(hits[:, ::-1], axis=1)[:, ::-1], labels + 1)  # of lists from `top` on
+        between = np.minimum(np.cumsum(hits, axis=1) - hits, labels + 1)
+        missed = most[below] / chance * (1.0 - chance)
+        shown = known + SURE * upto[:, top : top + 1] + fewest[between] / chance
+        far = np.where(hits.any(axis=1), beyond, 0.0)[:, None]
+        passes = (missed + far <= (1.0 - recall) / recall * shown)[:, ::-1]
+        steps = np.minimum.accumulate(passes, axis=1).sum(axis=1)  # lists shown, from the longest on
+        ends = len(grid) - 1 - steps
+        brought = np.minimum(precision[np.arange(len(ends)), ends] / np.maximum(best, 1e-9), 1.0)
+        brought *= far[:, 0] <= (1.0 - recall) / recall * (known + SURE * upto[:, -1])
+        if (mean := float(np.sqrt(brought).mean())) > gain:
+            chosen, gain = int(grid[top]), mean
+    return chosen
 
 
 def recall_reach(every: Curve, free: Curve, recall: float, labels: int, drawn: int) -> float:
@@ -354,11 +375,15 @@ def shortest_list(
     """
     top = sample.scores >= np.float32(sample.top)
     seen = sample.labels > NOT_DRAWN
-    n, x = int((top & seen).sum()), int((top & (sample.labels == 1)).sum())
-    share = rng.beta(x, n - x + 1.0, MELDED) if x else np.zeros(MELDED)
-    below = ~top & seen
-    sure = sample.known + x + int((below & (sample.labels == 1)).sum())
-    found = sure + rng.binomial(int(top.sum()) - n, share)
+    sure = sample.known + int((~top & (sample.labels == 1)).sum())
+
+    def at_least(pairs: Mask) -> Counts:
+        """Draws of the lower limit of the matches among these pairs that nobody labelled."""
+        n, x = int((pairs & seen).sum()), int((pairs & (sample.labels == 1)).sum())
+        share = rng.beta(x, n - x + 1.0, MELDED) if x else np.zeros(MELDED)
+        return rng.binomial(int(pairs.sum()) - n, share)
+
+    listed = sure + int((top & (sample.labels == 1)).sum()) + at_least(top)
     scores, beyond = np.unique(sample.scores[~top]), matches_beyond(sample)
     shown: float | None = None
     if not len(scores):
@@ -370,6 +395,7 @@ def shortest_list(
         n, x = int((out & seen).sum()), int((out & seen & (sample.labels != 0)).sum())
         rate = rng.beta(x + 1.0, n - x, MELDED) if x < n else np.ones(MELDED)
         missed = rng.binomial(int(out.sum()) - n, rate) + beyond
+        found = listed + at_least(~top & ~out)
         share = np.divide(found, found + missed, out=np.ones(MELDED), where=found + missed > 0)
         if np.quantile(share, 1.0 - confidence) < recall:
             break

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.audit.draws import AskedPairs, Floats, Strata, allocate, cut_ranking, draw_pairs
+from pairsieve.audit.draws import TRAIN, AskedPairs, Floats, Strata, allocate, cut_ranking, draw_pairs
 from pairsieve.audit.errors import answer_errors
 from pairsieve.audit.estimate import AuditResult, estimate, threshold_for_precision
+from pairsieve.audit.moved import moved_estimate
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
 from pairsieve.ledger import Ledger, Questions
@@ -106,25 +107,43 @@ def run_audit(
     audited = latest if budget == 0 else max(draw.round for draw in draws.values()) or latest
     model = scored(audited)
     at = model.default_threshold() if threshold is None else threshold
-    asked = asked_pairs(ledger, model.scan, questions)
+    asked, moved = of_ranking(asked_pairs(ledger, model.scan, questions), questions, audited)
     if precision is not None:
         strata, _ = cut_ranking(model.scan, [at], int((asked.audit > 0).sum()))
         at = threshold_for_precision(strata, asked, precision)
     rng = generator_for(seed, audited, "audit interval")
-    return AuditOutcome(0, audited, estimate_at(model.scan, asked, at, rng, errors=answer_errors(ledger)))
+    return AuditOutcome(
+        0, audited, estimate_at(model.scan, asked, at, rng, moved, errors=answer_errors(ledger))
+    )
 
 
 def estimate_at(
-    scan: Scan, asked: AskedPairs, threshold: float, rng: np.random.Generator, **options: Any
+    scan: Scan, asked: AskedPairs, threshold: float, rng: np.random.Generator, moved: bool, **options: Any
 ) -> AuditResult:
-    """Figures at a threshold from every label drawn so far, audits and measuring shares of batches alike.
+    """Figures at a threshold from drawn labels (`of_ranking`).
 
     The one way from drawn labels to figures: audits, thresholds from them and a campaign's rounds go by
     here.
     """
     drawn = int(((asked.audit > 0) & (asked.labels >= 0)).sum())
     strata, reach = cut_ranking(scan, [threshold], drawn)
-    return estimate(strata, asked, threshold, rng, reach=reach, ranks=ranks_of(scan, asked), **options)
+    ranks = ranks_of(scan, asked)
+    if moved:
+        return moved_estimate(strata, asked, threshold, reach=reach, ranks=ranks, **options)
+    return estimate(strata, asked, threshold, rng, reach=reach, ranks=ranks, **options)
+
+
+def of_ranking(asked: AskedPairs, questions: Questions, round: int) -> tuple[AskedPairs, bool]:
+    """The labels that speak of the ranking of a round, and whether they were drawn under others.
+
+    Where an audit drew under this ranking, its labels speak and all others are known. Else all draws
+    speak, each for the pairs as they ranked then (`moved.py`).
+    """
+    _, draws = draws_of(questions)
+    own = [number for number, draw in draws.items() if draw.round == round and draw.budget]
+    if not (np.isin(asked.audit, own) & (asked.labels >= 0)).any():
+        return asked, True
+    return replace(asked, audit=np.where(np.isin(asked.audit, own), asked.audit, TRAIN)), False
 
 
 def ranks_of(scan: Scan, asked: AskedPairs) -> Floats:

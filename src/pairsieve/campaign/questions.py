@@ -22,7 +22,7 @@ import numpy as np
 from pairsieve.audit.draws import draw_pairs
 from pairsieve.audit.errors import answer_errors
 from pairsieve.audit.guarantee import permanent_order
-from pairsieve.audit.run import ScoredSplit, asked_pairs, estimate_at, plan
+from pairsieve.audit.run import ScoredSplit, asked_pairs, estimate_at, of_ranking, plan
 from pairsieve.campaign.selecting import FIRST_PART, chosen_labels
 from pairsieve.contracts import Answer, generator_for
 from pairsieve.errors import LedgerError
@@ -263,9 +263,10 @@ def estimated_figures(
     ledger: Ledger, scored: ScoredSplit, round: int, seed: int, fewest: int = 10
 ) -> dict[str, Any] | None:
     """What drawn labels say of a scorer, as an audit says it; None with fewer than `fewest` of them."""
-    asked = asked_pairs(ledger, scored.scan)
+    questions = ledger.questions()
+    asked, moved = of_ranking(asked_pairs(ledger, scored.scan, questions), questions, round)
     if int(((asked.audit > 0) & (asked.labels >= 0)).sum()) < fewest:
         return None
     rng = generator_for(seed, round, "measure figures")
     errors = answer_errors(ledger)
-    return estimate_at(scored.scan, asked, scored.default_threshold(), rng, errors=errors).as_json()
+    return estimate_at(scored.scan, asked, scored.default_threshold(), rng, moved, errors=errors).as_json()

@@ -90,6 +90,6 @@ def audit_table(figures: dict[str, Any]) -> str:
         line("recall", over["recall"], ".4f"),
         line("average precision", over["average_precision"], ".4f"),
         "",
-        f"  {figures['precision']['method']}.",
+        f"  {figures['method']}.",
     ]
     return "\n".join(lines)

@@ -253,14 +253,26 @@ def check_words(check: dict[str, Any]) -> str:
     if check["threshold"] is None:
         spent = f" {check['labels']:,} labels{by} do not show it;" if check["labels"] else ""
         return f"Not checked:{spent} about {check['needed']:,} more labels would tell (--check-labels)."
-    of, beyond = "its pairs that nobody labelled have", ""
-    if check["target"] == "recall":
-        if check["beyond"] >= 0.5:
-            beyond = f", with about {check['beyond']:,.0f} more expected below these counted as missed"
-        of = f"it has, of the matches among the {check['pairs']:,} best-scored pairs,"
+    shown = f"Checked by {check['labels']:,} labels{by}: with {check['confidence']:.0%} confidence"
+    if check["target"] == "precision":
+        return f"{shown} its pairs that nobody labelled have a precision of {check['value']:g} or more."
+    if not check["beyond_pairs"]:
+        return f"{shown} it has {check['value']:g} or more of all matches."
     return (
-        f"Checked by {check['labels']:,} labels{by}: with {check['confidence']:.0%} confidence {of} a "
-        f"{check['target']} of {check['value']:g} or more{beyond}."
+        f"{shown} it has {check['value']:g} or more of the matches among the {check['pairs']:,} best-scored "
+        f"pairs. {_beyond_words(check)}"
+    )
+
+
+def _beyond_words(check: dict[str, Any]) -> str:
+    """What a recall is not of."""
+    expected = ""
+    if check["beyond"] >= 0.5:
+        expected = f"; about {check['beyond']:,.0f} are expected, and counted as missed"
+    return (
+        f"That is not the recall of all matches: the other {check['beyond_pairs']:,} pairs are not checked, "
+        f"and the labels drawn from all pairs leave room for up to {check['beyond_most']:,} matches "
+        f"there{expected}."
     )
 
 

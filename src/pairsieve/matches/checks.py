@@ -30,7 +30,8 @@ from pairsieve.audit.guarantee import (
     shortest_list,
     split_labels,
 )
-from pairsieve.audit.run import CHECK, RECALL_CHECK, draws_of
+from pairsieve.audit.moved import MovedDraws, PairSet
+from pairsieve.audit.run import CHECK, RECALL_CHECK, asked_pairs, draws_of
 from pairsieve.contracts import generator_for
 from pairsieve.ledger import Ledger
 from pairsieve.matches.listing import Known
@@ -58,6 +59,8 @@ class Check:
     needed: int = 0  # more labels that would probably tell
     pairs: int = 0  # of recall: the best-scored pairs that it speaks of
     beyond: float = 0.0  # of recall: matches expected below these, counted as missed
+    beyond_pairs: int = 0  # of recall: the pairs below, of which nothing is promised
+    beyond_most: int = 0  # and the matches that the labels drawn from all pairs leave room for there
     answered_by: str = ""  # the truth of a split, where it answered; empty: people, files or models
 
     def as_json(self) -> dict[str, Any]:
@@ -152,7 +155,15 @@ class Checker:
         drawn[there] = answers[np.searchsorted(given, ids[there])]
         sample = RecallSample(scores, drawn, top, self._known_matches(reach, mine))
         at = shortest_list(sample, value, generator_for(self.seed, self.round, "recall limits"), confidence)
-        check = replace(check, pairs=self.ranking.count_reaching(reach), beyond=matches_beyond(sample))
+        pairs = self.ranking.count_reaching(reach)
+        beyond_pairs = self.split.space.size - pairs
+        check = replace(
+            check,
+            pairs=pairs,
+            beyond=matches_beyond(sample),
+            beyond_pairs=beyond_pairs,
+            beyond_most=self._most_beyond(reach, beyond_pairs, confidence),
+        )
         return check if at is None else replace(check, threshold=max(at, -1.0), needed=0)
 
     def _top(self, expected: Curve, reach: float, value: float, labels: int, confidence: float) -> float:
@@ -165,6 +176,15 @@ class Checker:
         below = labels - labels // TOP_SHARE
         known = self._known_matches(reach, np.empty(0, np.int64))
         return float(expected.thresholds[inside][plan_top(found, right, known, value, below, confidence)])
+
+    def _most_beyond(self, reach: float, pairs: int, confidence: float) -> int:
+        """The upper limit of the matches below the reach that nobody labelled."""
+        asked = asked_pairs(self.ledger, self.ranking.scored.scan)
+        given = asked.labels >= 0
+        there = asked.scores < np.float32(reach)
+        every = PairSet(there & given, float(pairs - (there & ~given).sum()))
+        _, most = MovedDraws(asked).matches(every, 1.0 - confidence)
+        return max(int(most - (asked.labels[every.asked] == 1).sum()), 0)
 
     def _known_matches(self, reach: float, mine: Ids) -> int:
         """Labelled matches within reach, but for those of the check (sorted)."""

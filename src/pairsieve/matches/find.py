@@ -100,7 +100,7 @@ def find_matches(
         known = labelled_pairs(campaign, split) if options.known else known
         if check is not None and check.threshold is not None:
             point = _point(expected, check.threshold, options.known)
-    tally = _tally(campaign, ranking, expected, point, options)
+    tally = _tally(campaign, round, ranking, expected, point, options)
     if tally is not None:
         tally.count(_bands(campaign, ranking, point.threshold, known.without(tally.drawn), target, options))
     bands = _bands(campaign, ranking, point.threshold, known, target, options)
@@ -166,7 +166,7 @@ def find_clusters(
     check_equivalence(split.space, campaign.task.relation, str(campaign.folder))
     round, ranking, known, expected, point = _ranked(campaign, split, target, options)
     group, pairs = find_groups(ranking, point.threshold, known)
-    tally = _tally(campaign, ranking, expected, point, options)
+    tally = _tally(campaign, round, ranking, expected, point, options)
     if tally is not None:
         before = known.without(tally.drawn)
         alone, _ = find_groups(ranking, point.threshold, before)
@@ -435,6 +435,7 @@ def _probability(
 
 def _tally(
     campaign: Campaign,
+    round: int,
     ranking: Ranking,
     expected: ExpectedCurve | None,
     point: OperatingPoint,
@@ -446,7 +447,7 @@ def _tally(
         return None
     if expected.calibration is not None and not expected.calibration.calibrated:
         return None
-    return ListTally.of(ranking, ledger, point.threshold, options.known)
+    return ListTally.of(ranking, ledger, round, point.threshold, options.known)
 
 
 def _assigned(

@@ -18,7 +18,8 @@ import numpy as np
 from pairsieve.audit.draws import TRAIN, AskedPairs, Floats, Strata, cut_ranking
 from pairsieve.audit.errors import AnswerErrors, answer_errors
 from pairsieve.audit.estimate import DRAWS, AuditResult, Limits, estimate
-from pairsieve.audit.run import asked_pairs
+from pairsieve.audit.moved import MovedDraws, PairSet
+from pairsieve.audit.run import asked_pairs, of_ranking
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.ledger import Ledger
 from pairsieve.matches.calibration import ExpectedCurve
@@ -29,6 +30,17 @@ from pairsieve.pairs import Ids, Mask, ScoredPairs, is_member
 OF_ENDS = {"value": "value", "low": "high", "high": "low"}  # the more matches, the less a share of them
 
 Figure = TypeVar("Figure", bound=Estimate | Limits)
+
+
+@dataclass(frozen=True)
+class ListFigures:
+    """What drawn labels say of a list as it is written."""
+
+    labels: int  # drawn
+    reach_pairs: int  # the best-scored pairs that recall speaks of
+    precision: Estimate | Limits
+    precision_of_new: Estimate | Limits | None  # of its pairs that nobody labelled
+    recall: Estimate | Limits | None  # None: no match was seen
 
 
 @dataclass
@@ -45,6 +57,7 @@ class ListTally:
     errors: AnswerErrors | None = None
     keeps_labels: bool = True
     threshold: float | None = None  # of a list that is cut by score; None: pairs are listed as they are
+    moved: bool = False  # the labels were drawn under other rankings than that of `strata`
     counts: Floats = field(init=False)  # (k,) listed pairs
     holds: Mask = field(init=False)  # (n,) asked pairs that are listed
 
@@ -52,13 +65,14 @@ class ListTally:
         self.counts, self.holds = np.zeros(len(self.strata)), np.zeros(len(self.ids), bool)
 
     @staticmethod
-    def of(ranking: Ranking, ledger: Ledger, threshold: float, keeps_labels: bool) -> ListTally:
-        """For a list that is cut at `threshold`, with all labels drawn so far."""
+    def of(ranking: Ranking, ledger: Ledger, round: int, threshold: float, keeps_labels: bool) -> ListTally:
+        """For a list of a round's scorer that is cut at `threshold`, with the labels drawn so far."""
         questions = ledger.questions()
-        asked = asked_pairs(ledger, ranking.scored.scan, questions)
+        asked, moved = of_ranking(asked_pairs(ledger, ranking.scored.scan, questions), questions, round)
         drawn = int(((asked.audit > 0) & (asked.labels >= 0)).sum())
         strata, reach = cut_ranking(ranking.scored.scan, [threshold], drawn)
-        return ListTally(strata, reach, questions.ids, asked, answer_errors(ledger), keeps_labels, threshold)
+        errors = answer_errors(ledger)
+        return ListTally(strata, reach, questions.ids, asked, errors, keeps_labels, threshold, moved)
 
     @property
     def drawn(self) -> Ids:
@@ -73,16 +87,27 @@ class ListTally:
 
     def figures(
         self, rng: np.random.Generator, confidence: float = 0.95, draws: int = DRAWS
-    ) -> AuditResult | None:
-        """Precision of the list, of its pairs nobody labelled, and recall within reach; None if it is empty.
-
-        The parts are laid out as a ranking of their own: the list's, then the others.
-        """
+    ) -> ListFigures | None:
+        """Precision of the list, of its pairs nobody labelled, recall within reach; None if it is empty."""
         if not self.counts.sum():
             return None
-        k, unlabelled = len(self.strata), self._by_score()
+        unlabelled = self._by_score()
         moved = unlabelled.astype(np.int64) - self.holds
         counts = self.counts + self.strata.count(self.asked.scores, moved)
+        if self.moved:
+            return self._limits(unlabelled, counts, (1.0 - confidence) / 2.0)
+        found = self._estimated(unlabelled, counts, rng, confidence, draws)
+        if self.keeps_labels:
+            found = self._as_written(found, unlabelled, float(counts.sum()))
+        return ListFigures(
+            found.labels, found.reach_pairs, found.precision, found.precision_of_new, found.recall
+        )
+
+    def _estimated(
+        self, unlabelled: Mask, counts: Floats, rng: np.random.Generator, confidence: float, draws: int
+    ) -> AuditResult:
+        """The parts are laid out as a ranking of their own: the list's, then the others."""
+        k = len(self.strata)
         totals = np.concatenate([counts, self.strata.totals - counts])
         within = int(np.flatnonzero(self.strata.reaching(self.reach))[-1])
         edges = -np.arange(1, 2 * k + 1, dtype=np.float32) / np.float32(2 * k + 1)
@@ -93,8 +118,35 @@ class ListTally:
         reach = edges[some[some <= k + within][-1]]
         last = edges[some[some < k][-1]]
         options: dict[str, Any] = {"errors": self.errors, "confidence": confidence, "draws": draws}
-        found = estimate(parts, asked, float(last), rng, reach=float(reach), **options)
-        return self._as_written(found, unlabelled, float(counts.sum())) if self.keeps_labels else found
+        return estimate(parts, asked, float(last), rng, reach=float(reach), **options)
+
+    def _limits(self, unlabelled: Mask, counts: Floats, level: float) -> ListFigures:
+        """Limits that hold wherever the pairs of the list ranked when labels were drawn."""
+        labels, draws = self.asked.labels, MovedDraws(self.asked, self.errors)
+        given, inside = labels >= 0, self.asked.scores >= np.float32(self.reach)
+        reaching = self.strata.reaching(self.reach)
+        reach_pairs = float(self.strata.totals[reaching].sum() + counts[~reaching].sum())
+        listed = PairSet(given & unlabelled, float(counts.sum() - (unlabelled & ~given).sum()))
+        either = unlabelled | inside
+        beside = PairSet(given & either, reach_pairs - float((either & ~given).sum())).less(listed)
+        matches, others = labels == 1, labels == 0
+        more = less = sure = 0.0  # matches and pairs that labels bring in, and take out
+        if self.keeps_labels:
+            more, less = float((~unlabelled & matches).sum()), float((unlabelled & others).sum())
+            sure = float((beside.asked & matches).sum())
+        found = Limits(*draws.matches(listed, level))
+        written = Limits(found.low + more, found.high + more).per(max(listed.pairs - less + more, 1.0))
+        known = float((listed.asked & matches).sum())
+        new = listed.pairs - float(listed.asked.sum())
+        left = Limits(*(float(np.clip(each - known, 0.0, new)) for each in vars(found).values()))
+        recall = Limits(*draws.recall(listed, beside, sure, level)) if (matches & either).any() else None
+        return ListFigures(
+            int((given & (self.asked.audit > TRAIN)).sum()),
+            int(reach_pairs),
+            Limits(*(min(each, 1.0) for each in vars(written).values())),
+            left.per(new) if new > 0 else None,
+            recall,
+        )
 
     def _by_score(self) -> Mask:
         """(n,) asked pairs that would be in the list if they had no label.
@@ -117,9 +169,13 @@ class ListTally:
             changed = replace(
                 changed, precision=_moved(found.precision, pairs / left, dict.fromkeys(OF_ENDS, more / left))
             )
-        if isinstance(found.recall, Estimate | Limits) and found.positives.value > 0:
+        if isinstance(found.recall, Estimate | Limits) and found.positives.high > 0:
             # A share of the matches in all, of which there may be more or fewer than the value says.
-            every = {name: max(getattr(found.positives, end), 1.0) for name, end in OF_ENDS.items()}
+            every = {
+                name: max(getattr(found.positives, end), 1.0)
+                for name, end in OF_ENDS.items()
+                if hasattr(found.positives, end)
+            }
             changed = replace(
                 changed, recall=_moved(found.recall, 1.0, {end: more / each for end, each in every.items()})
             )
@@ -143,7 +199,7 @@ def threshold_figures(
     known = expected is not None and np.isfinite(point.precision)
     listed = tally.figures(generator_for(seed, 0, "match interval")) if tally is not None else None
     if listed is not None and known:
-        figures |= {"measured": True, "of": "list", "recall": None, **_json(listed)}
+        figures |= {"measured": True, "of": "list", **asdict(listed)}
     elif expected is not None and expected.interval is not None and expected.source == "dev" and known:
         precision, recall = expected.interval(point)
         figures |= {"measured": True, "of": "dev", "precision": precision.as_json()}
@@ -152,13 +208,3 @@ def threshold_figures(
     if expected is not None and expected.trust:
         figures["trust"] = expected.trust
     return figures
-
-
-def _json(found: AuditResult) -> dict[str, Any]:
-    """The figures of a list for `--json`."""
-    shown = {name: getattr(found, name) for name in ("precision", "precision_of_new", "recall")}
-    return {
-        "labels": found.labels,
-        "reach_pairs": found.reach_pairs,
-        **{name: asdict(each) if each is not None else None for name, each in shown.items()},
-    }

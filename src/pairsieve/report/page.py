@@ -195,7 +195,7 @@ def _audits(facts: Facts) -> str:
         f"Measured on {_text(facts.pool.name)} by labels drawn with known chances, never used for training. "
         f"Recall, average precision and matches are of the {facts.audits[-1]['reach_pairs']:,} best-scored "
         "pairs; further down so many labels cannot tell. "
-        f"Intervals: {_text(facts.audits[-1]['precision']['method'])}."
+        f"Intervals: {_text(facts.audits[-1]['method'])}."
     )
     return f"<section><h2>Audits</h2><p>{words}</p>{_table(columns, rows)}</section>"
 
