@@ -11,14 +11,16 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from pairsieve.scan import kernels
 
 LEVELS = 127  # integers run from -127 to 127
-SPAN = 4096  # columns whose embeddings stay in the cache while many rows are scored against them
+SPAN = 8192  # columns whose embeddings stay in the cache while many rows are scored against them
 LEAST = np.float32(-8)  # below every value
 WORD = 64  # columns compared at once: one bit each
+FEW = 4  # of them that may matter, in most cases
 COUNTED = 256  # keys up to which counting the smaller ones of each is quicker than sorting
 TOGETHER = 16  # candidates of one row that take no longer to score than one of them
 AHEAD = 12  # rows whose candidates are fetched from far away in memory before their turn
@@ -79,11 +81,21 @@ def _fetch(typing: Any, matrix: Any, row: Any, column: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
-def _first_bit(typing: Any, word: Any) -> Any:
-    """The index of the lowest bit that is set."""
+def _bits(typing: Any, word: Any) -> Any:
+    """How many bits are set."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _first_bit(typing: Any, word: Any) -> Any:
+    """The index of the lowest bit that is set; `WORD` where none is."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return types.int64(types.uint64), generate
 
@@ -137,13 +149,48 @@ def _rounded(row: Any, ints: Any) -> Any:
     return step, away, whole, kept
 
 
-@numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
-def _product(one: Any, other: Any) -> Any:
-    """The product of two rows of integers."""
-    total = np.int32(0)
-    for d in range(len(one)):
-        total = np.int32(total + np.int32(one[d]) * np.int32(other[d]))
-    return np.float32(total)
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _product(typing: Any, left: Any, i: Any, right: Any, j: Any) -> Any:
+    """left[i] · right[j] of integers.
+
+    Neighbouring products are added first, which processors do in one instruction: numba's own loop takes
+    twice as long.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        long, integer = ir.IntType(64), ir.IntType(32)
+        some, sums = ir.VectorType(ir.IntType(8), WORD), ir.VectorType(integer, WORD // 2)
+        one, other = (
+            context.make_array(signature.args[k])(context, builder, arguments[k]) for k in (0, 2)
+        )
+        width = builder.extract_value(one.shape, 1)
+        rows = [
+            builder.gep(matrix.data, [builder.mul(at, width)])
+            for matrix, at in ((one, arguments[1]), (other, arguments[3]))
+        ]
+        total = cgutils.alloca_once_value(builder, ir.Constant(sums, [0] * (WORD // 2)))
+        last = cgutils.alloca_once_value(builder, ir.Constant(integer, 0))
+        whole = builder.and_(width, ir.Constant(long, -WORD))
+        step = ir.Constant(long, WORD)
+        with cgutils.for_range_slice(builder, ir.Constant(long, 0), whole, step, intp=long) as (d, _):
+            pieces = [builder.bitcast(builder.gep(row, [d]), some.as_pointer()) for row in rows]
+            factors = [
+                builder.sext(builder.load(piece, align=1), ir.VectorType(integer, WORD)) for piece in pieces
+            ]
+            terms = builder.mul(*factors)
+            even, odd = (
+                builder.shuffle_vector(terms, terms, ir.Constant(sums, list(range(k, WORD, 2)))) for k in (0, 1)
+            )
+            builder.store(builder.add(builder.load(total), builder.add(even, odd)), total)
+        with cgutils.for_range_slice(builder, whole, width, ir.Constant(long, 1), intp=long) as (d, _):
+            factors = [builder.sext(builder.load(builder.gep(row, [d])), integer) for row in rows]
+            builder.store(builder.add(builder.load(last), builder.mul(*factors)), last)
+        name = f"llvm.vector.reduce.add.v{WORD // 2}i32"
+        kind = ir.FunctionType(integer, [sums])
+        added = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+        return builder.add(builder.call(added, [builder.load(total)]), builder.load(last))
+
+    return types.int32(left, types.int64, right, types.int64), generate
 
 
 @numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
@@ -182,23 +229,29 @@ def note(
                 some[own[i]] = LEAST
             my_bar[i] = _first_bar(some, columns, rank, reach[i])
         me = scale[i], above[i] + beyond[i], my_bar[i] - beyond[i]
+        start = n
         for first in range(0, columns, WORD):
             word = _reaching(row, first, me, padded)
-            while word != 0:
-                at = first + _first_bit(word)
+            more = _bits(word)
+            for k in range(FEW):  # as many as there seldom are more of, whether or not they are: no guess
+                noted[n + k] = first + _first_bit(word)
                 word &= word - np.uint64(1)
-                noted[n] = (i << 16) | at
-                values[n] = (np.float32(row[at]) * padded[0][at]) * scale[i]
-                n += at != own[i]
-    if not rest.shape[1]:
-        return n
-    kept = 0
-    for k in range(n):
-        i, j = noted[k] >> 16, noted[k] & 0xFFFF
-        value = values[k] + _product(rest[i], rests[j]) * (rest_scale[i] * rest_scales[j])
-        noted[kept], values[kept] = noted[k], value
-        kept += (value + aboves[j] >= my_bar[i]) | (value + above[i] >= their_bar[j])
-    return kept
+            for k in range(FEW, more):
+                noted[n + k] = first + _first_bit(word)
+                word &= word - np.uint64(1)
+            n += more
+        kept = start
+        for k in range(start, n):
+            at = noted[k]
+            value = (np.float32(row[at]) * padded[0][at]) * scale[i]
+            if rest.shape[1]:
+                rests_product = np.float32(_product(rest, i, rests, at))
+                value += rests_product * (rest_scale[i] * rest_scales[at])
+            noted[kept], values[kept] = (i << 16) | at, value
+            matters = (value + aboves[at] >= my_bar[i]) | (value + above[i] >= their_bar[at])
+            kept += matters & (at != own[i])
+        n = kept
+    return n
 
 
 @numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
