@@ -34,7 +34,7 @@ from pairsieve.pairs import AllPairs, CrossPairs, PairSpace
 ALLOWED_TIMES = 5.0  # as fast as Faiss
 COMPARED = 500
 TUNED = ((4096, 1024), (1024, 1024), (1024, 4096), (256, 4096), (512, 2048))  # rows asking, rows searched
-TRIED = 2048  # rows that ask in trying them
+TRIED = 1024  # rows that ask in trying them
 SPARE_GIB = 1.0  # interpreter, libraries and tiles, whatever the size
 
 

@@ -20,9 +20,6 @@ from numpy.typing import NDArray
 BINS = 1 << 10  # the first guess at where a score stands among the thresholds: one multiply, one look-up
 THRESHOLDS_PER_CELL = 2  # the second guess; so few that one comparison of LANES thresholds settles it
 LANES = 8
-TERMS = 8  # of a sum that are fetched at a time
-CHAINS = 16  # columns of one row whose sums are lanes of one vector
-GROUPS = 2  # such vectors under way at once: a sum's next term must wait for the last
 LOW = np.float32(-1.0)  # scores beyond the range of a cosine share the first or the last bin
 SCALE = np.float32((BINS - 1) / 2.0)
 NEAR_ONE = np.float32(1.0 - 1e-6)
@@ -94,83 +91,72 @@ def first_flag(typing: Any, word: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
-def _chains(typing: Any, left: Any, rows: Any, right: Any, columns: Any, first: Any, last: Any, out: Any) -> Any:
-    """out[g, m] = Σ left[rows[g], d] · right[columns[g, m], d] over first <= d < last, for `GROUPS` × `CHAINS`.
+def _chain(typing: Any, row: Any, right: Any, columns: Any, first: Any, last: Any, out: Any) -> Any:
+    """out[m] = Σ row[d] · right[columns[m], d] over first <= d < last, one fused multiply-add after another.
 
-    One fused multiply-add after another, each column in its own lane of a vector; `last - first` is a multiple
-    of `TERMS`. So many terms of every column are fetched at a time and exchanged so that a vector holds one
-    term of each. Processors with shorter vectors take several for one.
+    Sixteen columns, each in its own lane of a vector; `last - first` is a multiple of `LANES`. Eight terms
+    of eight columns are fetched at a time and exchanged so that a vector holds one term of each.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        long, vector = ir.IntType(64), ir.VectorType(ir.FloatType(), CHAINS)
-        left, rows, right, columns, out = (
-            context.make_array(signature.args[k])(context, builder, arguments[k]) for k in (0, 1, 2, 3, 6)
+        long, vector = ir.IntType(64), ir.VectorType(ir.FloatType(), LANES)
+        row, right, columns, out = (
+            context.make_array(signature.args[k])(context, builder, arguments[k]) for k in (0, 1, 2, 5)
         )
-        name = f"llvm.fma.v{CHAINS}f32"
+        name = f"llvm.fma.v{LANES}f32"
         kind = ir.FunctionType(vector, [vector] * 3)
         fused = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-
-        def texts(matrix: Any, chosen: Any, count: int) -> list[Any]:
-            width = builder.extract_value(matrix.shape, 1)
-            at = [builder.load(builder.gep(chosen.data, [ir.Constant(long, k)])) for k in range(count)]
-            return [builder.gep(matrix.data, [builder.mul(one, width)]) for one in at]
-
-        ours, theirs = texts(left, rows, GROUPS), texts(right, columns, GROUPS * CHAINS)
-        sums = [cgutils.alloca_once_value(builder, ir.Constant(vector, [0.0] * CHAINS)) for _ in ours]
-        step = ir.Constant(long, TERMS)
-        with cgutils.for_range_slice(builder, arguments[4], arguments[5], step, intp=long) as (d, _):
-            groups = [
-                _exchanged(builder, [builder.gep(text, [d]) for text in theirs[g * CHAINS : (g + 1) * CHAINS]])
-                for g in range(GROUPS)
-            ]
-            for term in range(TERMS):
-                at = builder.add(d, ir.Constant(long, term))
-                for row, group, total in zip(ours, groups, sums):
-                    factor = repeated(builder, builder.load(builder.gep(row, [at])), CHAINS)
-                    builder.store(builder.call(fused, [factor, group[term], builder.load(total)]), total)
+        width = builder.extract_value(right.shape, 1)
+        texts = []
+        for lane in range(2 * LANES):
+            column = builder.load(builder.gep(columns.data, [ir.Constant(long, lane)]))
+            texts.append(builder.gep(right.data, [builder.mul(column, width)]))
+        sums = [cgutils.alloca_once_value(builder, ir.Constant(vector, [0.0] * LANES)) for _ in range(2)]
+        step = ir.Constant(long, LANES)
+        with cgutils.for_range_slice(builder, arguments[3], arguments[4], step, intp=long) as (d, _):
+            halves = []
+            for half in (texts[:LANES], texts[LANES:]):
+                halves.append(_exchanged(builder, [builder.gep(text, [d]) for text in half]))
+            for term in range(LANES):
+                address = builder.gep(row.data, [builder.add(d, ir.Constant(long, term))])
+                factor = repeated(builder, builder.load(address), LANES)
+                for half, total in zip(halves, sums):
+                    builder.store(builder.call(fused, [factor, half[term], builder.load(total)]), total)
         for at, total in enumerate(sums):
-            address = builder.gep(out.data, [ir.Constant(long, at * CHAINS)])
+            address = builder.gep(out.data, [ir.Constant(long, at * LANES)])
             builder.store(builder.load(total), builder.bitcast(address, vector.as_pointer()), align=4)
         return context.get_dummy_value()
 
-    return types.void(left, rows, right, columns, types.int64, types.int64, out), generate
+    return types.void(row, right, columns, types.int64, types.int64, out), generate
 
 
 def _exchanged(builder: Any, texts: list[Any]) -> list[Any]:
-    """`TERMS` terms of `CHAINS` texts as so many vectors, one term of every text in each.
+    """Eight terms of eight texts as eight vectors, one term of every text in each.
 
-    Fours of terms are fetched into the quarters of a vector, text k beside text k + 4, which a processor does
-    while it loads; then ones and pairs are swapped within the quarters.
+    Fours of terms are fetched into the halves of a vector, text k beside text k + 4, which a processor does
+    while it loads; then ones and pairs are swapped within the halves.
     """
-    four, all_ = ir.VectorType(ir.FloatType(), 4), list(range(CHAINS))
+    four = ir.VectorType(ir.FloatType(), 4)
 
-    def mixed(one: Any, other: Any, lanes: list[int]) -> Any:
-        kind = ir.VectorType(ir.IntType(32), len(lanes))
-        return builder.shuffle_vector(one, other, ir.Constant(kind, lanes))
-
-    def quarters(*lanes: int) -> list[int]:
-        """The same choice, of lanes 0–3 of one vector and 4–7 of another, within every quarter."""
-        return [at // 4 * 4 + lane % 4 + lane // 4 * CHAINS for at in range(0, CHAINS, 4) for lane in lanes]
+    def mixed(one: Any, other: Any, *lanes_taken: int) -> Any:
+        lanes = ir.VectorType(ir.IntType(32), LANES)
+        return builder.shuffle_vector(one, other, ir.Constant(lanes, list(lanes_taken)))
 
     def fetched(text: Any, first: int) -> Any:
         address = builder.gep(text, [ir.Constant(ir.IntType(64), first)])
         return builder.load(builder.bitcast(address, four.as_pointer()), align=4)
 
-    def joined(parts: list[Any]) -> Any:
-        while len(parts) > 1:
-            both = all_[: 2 * parts[0].type.count]
-            parts = [mixed(one, other, both) for one, other in zip(parts[::2], parts[1::2])]
-        return parts[0]
-
     terms = []
-    for first in range(0, TERMS, 4):
-        rows = [joined([fetched(text, first) for text in texts[k::4]]) for k in range(4)]
-        low = [mixed(rows[k], rows[k + 1], quarters(0, 4, 1, 5)) for k in (0, 2)]
-        high = [mixed(rows[k], rows[k + 1], quarters(2, 6, 3, 7)) for k in (0, 2)]
+    for first in (0, 4):
+        rows = [
+            mixed(fetched(texts[k], first), fetched(texts[k + 4], first), 0, 1, 2, 3, 4, 5, 6, 7)
+            for k in range(4)
+        ]
+        low = [mixed(rows[k], rows[k + 1], 0, 8, 1, 9, 4, 12, 5, 13) for k in (0, 2)]
+        high = [mixed(rows[k], rows[k + 1], 2, 10, 3, 11, 6, 14, 7, 15) for k in (0, 2)]
         for pair in (low, high):
-            terms.append(mixed(*pair, quarters(0, 1, 4, 5)))
-            terms.append(mixed(*pair, quarters(2, 3, 6, 7)))
+            terms.append(mixed(*pair, 0, 1, 8, 9, 4, 5, 12, 13))
+            terms.append(mixed(*pair, 2, 3, 10, 11, 6, 7, 14, 15))
     return terms
 
 
@@ -315,39 +301,31 @@ def chain_scores(left: Any, right: Any, rows: Any, columns: Any, block: int, out
 
     Fused multiply-adds one after the other, in blocks of `block` terms whose sums are added in their order:
     which blocks, if any, give a library's own bits is for `screen.chain_block` to find out. Fastest where
-    `rows` repeat: `CHAINS` columns of one row, and `GROUPS` such rows, are summed at a time.
+    `rows` repeat: sixteen columns of one row are summed at a time.
     """
     width = left.shape[1]
-    row = np.empty(GROUPS, np.int64)
-    some = np.empty((GROUPS, CHAINS), np.int64)
-    start = np.empty(GROUPS + 1, np.int64)
-    total = np.empty((GROUPS, CHAINS), np.float32)
-    partial = np.empty((GROUPS, CHAINS), np.float32)
+    some = np.empty(2 * LANES, np.int64)
+    total = np.empty(2 * LANES, np.float32)
+    partial = np.empty(2 * LANES, np.float32)
     k = 0
     while k < len(rows):
-        for g in range(GROUPS):  # behind the last pair the groups repeat it
-            start[g] = k
-            at = min(k, len(rows) - 1)
-            row[g] = rows[at]
-            some[g, 0] = columns[at]
-            for m in range(1, CHAINS):
-                more = at + 1 < len(rows) and rows[at + 1] == row[g] and k < len(rows)
-                at += more
-                some[g, m] = columns[at]
-            k = at + 1 if k < len(rows) else k
-        start[GROUPS] = k
+        a = left[rows[k]]
+        end = k + 1
+        while end < len(rows) and end < k + 2 * LANES and rows[end] == rows[k]:
+            end += 1
+        for m in range(2 * LANES):
+            some[m] = columns[min(k + m, end - 1)]
         for first in range(0, width, block):
             last = min(first + block, width)
-            whole = first + (last - first) // TERMS * TERMS
-            _chains(left, row, right, some, first, whole, partial)
-            for g in range(GROUPS):
-                for m in range(CHAINS):
-                    for d in range(whole, last):
-                        partial[g, m] += left[row[g], d] * right[some[g, m], d]
-                    total[g, m] = partial[g, m] if first == 0 else total[g, m] + partial[g, m]
-        for g in range(GROUPS):
-            for m in range(start[g + 1] - start[g]):
-                out[start[g] + m] = np.float32(1.0) if total[g, m] > NEAR_ONE else total[g, m]
+            whole = first + (last - first) // LANES * LANES
+            _chain(a, right, some, first, whole, partial)
+            for m in range(2 * LANES):
+                for d in range(whole, last):
+                    partial[m] += a[d] * right[some[m], d]
+                total[m] = partial[m] if first == 0 else total[m] + partial[m]
+        for m in range(end - k):
+            out[k + m] = np.float32(1.0) if total[m] > NEAR_ONE else total[m]
+        k = end
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})  # type: ignore[untyped-decorator,unused-ignore]

@@ -36,8 +36,8 @@ from pairsieve.scan.threads import in_threads, single_thread
 TILE = 1024
 SAMPLE = 4096  # rows that tell the centre, and the dimensions that matter
 STEP = 64  # the first dimensions are a multiple of this many: whole instructions
-# Of how far rows spread about their centre, what other dimensions may hold. With more of it too many pairs ask
-# for the rest, which takes longer pair by pair than in a tile.
+# Of how far rows spread about their centre, what other dimensions may hold: with more of it too many pairs
+# ask for the rest, which takes longer pair by pair than in a tile.
 RESIDUE = 0.02
 REPAID = 1000  # pairs for each entry of the turning matrix, which repay a search for those dimensions
 SUMMED = 128  # terms of a sum in turning rows: the fewer, the less of its bound does rounding take

@@ -11,13 +11,12 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from pairsieve.scan import kernels
 
 LEVELS = 127  # integers run from -127 to 127
-SPAN = 8192  # columns whose embeddings stay in the cache while many rows are scored against them
+SPAN = 4096  # columns whose embeddings stay in the cache while many rows are scored against them
 LEAST = np.float32(-8)  # below every value
 WORD = 64  # columns compared at once: one bit each
 FEW = 4  # of them that may matter, in most cases
@@ -149,48 +148,13 @@ def _rounded(row: Any, ints: Any) -> Any:
     return step, away, whole, kept
 
 
-@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
-def _product(typing: Any, left: Any, i: Any, right: Any, j: Any) -> Any:
-    """left[i] · right[j] of integers.
-
-    Neighbouring products are added first, which processors do in one instruction: numba's own loop takes
-    twice as long.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        long, integer = ir.IntType(64), ir.IntType(32)
-        some, sums = ir.VectorType(ir.IntType(8), WORD), ir.VectorType(integer, WORD // 2)
-        one, other = (
-            context.make_array(signature.args[k])(context, builder, arguments[k]) for k in (0, 2)
-        )
-        width = builder.extract_value(one.shape, 1)
-        rows = [
-            builder.gep(matrix.data, [builder.mul(at, width)])
-            for matrix, at in ((one, arguments[1]), (other, arguments[3]))
-        ]
-        total = cgutils.alloca_once_value(builder, ir.Constant(sums, [0] * (WORD // 2)))
-        last = cgutils.alloca_once_value(builder, ir.Constant(integer, 0))
-        whole = builder.and_(width, ir.Constant(long, -WORD))
-        step = ir.Constant(long, WORD)
-        with cgutils.for_range_slice(builder, ir.Constant(long, 0), whole, step, intp=long) as (d, _):
-            pieces = [builder.bitcast(builder.gep(row, [d]), some.as_pointer()) for row in rows]
-            factors = [
-                builder.sext(builder.load(piece, align=1), ir.VectorType(integer, WORD)) for piece in pieces
-            ]
-            terms = builder.mul(*factors)
-            even, odd = (
-                builder.shuffle_vector(terms, terms, ir.Constant(sums, list(range(k, WORD, 2)))) for k in (0, 1)
-            )
-            builder.store(builder.add(builder.load(total), builder.add(even, odd)), total)
-        with cgutils.for_range_slice(builder, whole, width, ir.Constant(long, 1), intp=long) as (d, _):
-            factors = [builder.sext(builder.load(builder.gep(row, [d])), integer) for row in rows]
-            builder.store(builder.add(builder.load(last), builder.mul(*factors)), last)
-        name = f"llvm.vector.reduce.add.v{WORD // 2}i32"
-        kind = ir.FunctionType(integer, [sums])
-        added = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-        return builder.add(builder.call(added, [builder.load(total)]), builder.load(last))
-
-    return types.int32(left, types.int64, right, types.int64), generate
+@numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
+def _product(one: Any, other: Any) -> Any:
+    """The product of two rows of integers."""
+    total = np.int32(0)
+    for d in range(len(one)):
+        total = np.int32(total + np.int32(one[d]) * np.int32(other[d]))
+    return np.float32(total)
 
 
 @numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
@@ -245,8 +209,7 @@ def note(
             at = noted[k]
             value = (np.float32(row[at]) * padded[0][at]) * scale[i]
             if rest.shape[1]:
-                rests_product = np.float32(_product(rest, i, rests, at))
-                value += rests_product * (rest_scale[i] * rest_scales[at])
+                value += _product(rest[i], rests[at]) * (rest_scale[i] * rest_scales[at])
             noted[kept], values[kept] = (i << 16) | at, value
             matters = (value + aboves[at] >= my_bar[i]) | (value + above[i] >= their_bar[at])
             kept += matters & (at != own[i])
