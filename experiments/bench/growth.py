@@ -151,7 +151,7 @@ def grown(what: str, sizes: list[int], most: float, threads: int) -> list[Cost]:
         side.run()
         spent = busy(side)
         if what == "index on Ray":
-            spent += f"; {NODES} nodes of one core, largest worker {side.result:.2f} GiB"
+            spent = f"the driver's {spent}; {NODES} nodes of one core, largest worker {side.result:.2f} GiB"
         seconds = side.seconds[0]
         costs.append(Cost(what, texts, seconds, side.close(), True, exponent, machine(), spent))
         print(line(costs[-1]), flush=True)
