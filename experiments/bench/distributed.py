@@ -146,11 +146,11 @@ def loss(nodes: Nodes, space: AllPairs, rows: Any, whole: Any, size: str, usual:
 class Nodes:
     """A head that only drives, and node processes of one core each."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, store_gib: float = 1.0) -> None:
         import ray
         from ray.cluster_utils import Cluster
 
-        store = {"object_store_memory": 2**30}
+        store = {"object_store_memory": int(store_gib * 2**30)}
         self._cluster = Cluster(
             initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **store}
         )

@@ -16,6 +16,7 @@ import math
 import subprocess
 import sys
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -196,31 +197,30 @@ def growth_section(costs: list[dict[str, Any]]) -> str:
         "| ---: | ---: |" + " ---: |" * len(kinds),
     ]
     for texts in sorted({cost["texts"] for cost in costs}):
-        cells = []
-        for kind in kinds:
-            cost = at[kind, texts]
-            words = seconds(cost["seconds"])
-            peak = f", {gib(cost['peak_gib'])}" if cost["measured"] else ""
-            cells.append(f"{words}{peak}" if cost["measured"] else f"*{words}*")
+        cells = [growth_cell(at.get((kind, texts))) for kind in kinds]
         rows.append(f"| {texts:,} | {texts * (texts - 1) // 2:,} | " + " | ".join(cells) + " |")
-    notes = dict.fromkeys(
-        f"- {c['what']}, {c['texts']:,}: {c['note']}." for c in costs if c["what"] != kinds[0]
-    )
-    first = at[kinds[0], min(cost["texts"] for cost in costs)]
+    notes = [f"- {c['what']}, {c['texts']:,}: {c['note']}." for c in costs]
     exponents = [words for kind in kinds if (words := exponent(kind, costs))]
-    return "\n".join([*rows, "", *exponents, f"- {kinds[0]}, every size: {first['note']}.", *notes]) + "\n"
+    return "\n".join([*rows, "", *exponents, *notes]) + "\n"
+
+
+def growth_cell(cost: dict[str, Any] | None) -> str:
+    if cost is None:
+        return ""
+    words = seconds(cost["seconds"])
+    return f"{words}, {gib(cost['peak_gib'])}" if cost["measured"] else f"*{words}*"
 
 
 def exponent(kind: str, costs: list[dict[str, Any]]) -> str:
-    """By which power of the texts a kind of work grew between its two largest measured sizes."""
+    """By which power of the texts a kind of work grew from each measured size to the next."""
     known = sorted(
         (cost["texts"], cost["seconds"]) for cost in costs if cost["what"] == kind and cost["measured"]
     )
-    if len(known) < 2:
-        return ""
-    (less, quicker), (more, slower) = known[-2:]
-    power = math.log(slower / quicker) / math.log(more / less)
-    return f"- {kind}: texts^{power:.2f} from {less:,} to {more:,} texts, measured."
+    steps = [
+        f"{math.log(slower / quicker) / math.log(more / less):.2f} to {more:,}"
+        for (less, quicker), (more, slower) in pairwise(known)
+    ]
+    return f"- {kind}: texts to the power, from {known[0][0]:,} texts: {', '.join(steps)}." if steps else ""
 
 
 def seconds(value: float) -> str:

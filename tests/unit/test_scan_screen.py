@@ -171,6 +171,7 @@ def test_the_bound_holds_for_every_pair(kinds, first, monkeypatch):
     A few directions hold nearly all of the narrow rows: 64 dimensions, and the rest adds little.
     """
     monkeypatch.setattr(screen, "REPAID", 0)
+    monkeypatch.setattr(screen, "RESIDUE", 0.04)
     rng = np.random.default_rng(1)
     left, right = made_rows(rng, kinds[0], 300, 160), made_rows(rng, kinds[1], 500, 160)
     mine, yours = screen.quantised(torch.as_tensor(left), torch.as_tensor(right), 1)

@@ -36,7 +36,9 @@ from pairsieve.scan.threads import in_threads, single_thread
 TILE = 1024
 SAMPLE = 4096  # rows that tell the centre, and the dimensions that matter
 STEP = 64  # the first dimensions are a multiple of this many: whole instructions
-RESIDUE = 0.04  # of how far rows spread about their centre that the other dimensions may hold
+# Of how far rows spread about their centre, what other dimensions may hold: with more of it too many pairs
+# ask for the rest, which takes longer pair by pair than in a tile.
+RESIDUE = 0.02
 REPAID = 1000  # pairs for each entry of the turning matrix, which repay a search for those dimensions
 SUMMED = 128  # terms of a sum in turning rows: the fewer, the less of its bound does rounding take
 SETTLED_BYTES = 32 << 20  # candidates scored together: the more, the less often a column is fetched
@@ -322,7 +324,8 @@ def nearest(
         """The pairs of a band of rows and one of columns that may matter, until the thread's next."""
         if not hasattr(local, "tile"):
             local.tile = torch.empty(TILE, TILE, dtype=torch.int32)
-            local.noted = np.empty(TILE * TILE, np.int32), np.empty(TILE * TILE, np.float32)
+            room = TILE * TILE + screen_kernels.FEW
+            local.noted = np.empty(room, np.int32), np.empty(room, np.float32)
         with single_thread():
             torch._int_mm(band, right_side.ints[c0 : c0 + TILE].T, out=local.tile[: len(band)])
         tile, column_texts = local.tile.numpy(), right_side.texts(slice(c0, min(c0 + TILE, wide)))

@@ -19,6 +19,7 @@ LEVELS = 127  # integers run from -127 to 127
 SPAN = 4096  # columns whose embeddings stay in the cache while many rows are scored against them
 LEAST = np.float32(-8)  # below every value
 WORD = 64  # columns compared at once: one bit each
+FEW = 4  # of them that may matter, in most cases
 COUNTED = 256  # keys up to which counting the smaller ones of each is quicker than sorting
 TOGETHER = 16  # candidates of one row that take no longer to score than one of them
 AHEAD = 12  # rows whose candidates are fetched from far away in memory before their turn
@@ -79,11 +80,21 @@ def _fetch(typing: Any, matrix: Any, row: Any, column: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
-def _first_bit(typing: Any, word: Any) -> Any:
-    """The index of the lowest bit that is set."""
+def _bits(typing: Any, word: Any) -> Any:
+    """How many bits are set."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _first_bit(typing: Any, word: Any) -> Any:
+    """The index of the lowest bit that is set; `WORD` where none is."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return types.int64(types.uint64), generate
 
@@ -182,23 +193,28 @@ def note(
                 some[own[i]] = LEAST
             my_bar[i] = _first_bar(some, columns, rank, reach[i])
         me = scale[i], above[i] + beyond[i], my_bar[i] - beyond[i]
+        start = n
         for first in range(0, columns, WORD):
             word = _reaching(row, first, me, padded)
-            while word != 0:
-                at = first + _first_bit(word)
+            more = _bits(word)
+            for k in range(FEW):  # as many as there seldom are more of, whether or not they are: no guess
+                noted[n + k] = first + _first_bit(word)
                 word &= word - np.uint64(1)
-                noted[n] = (i << 16) | at
-                values[n] = (np.float32(row[at]) * padded[0][at]) * scale[i]
-                n += at != own[i]
-    if not rest.shape[1]:
-        return n
-    kept = 0
-    for k in range(n):
-        i, j = noted[k] >> 16, noted[k] & 0xFFFF
-        value = values[k] + _product(rest[i], rests[j]) * (rest_scale[i] * rest_scales[j])
-        noted[kept], values[kept] = noted[k], value
-        kept += (value + aboves[j] >= my_bar[i]) | (value + above[i] >= their_bar[j])
-    return kept
+            for k in range(FEW, more):
+                noted[n + k] = first + _first_bit(word)
+                word &= word - np.uint64(1)
+            n += more
+        kept = start
+        for k in range(start, n):
+            at = noted[k]
+            value = (np.float32(row[at]) * padded[0][at]) * scale[i]
+            if rest.shape[1]:
+                value += _product(rest[i], rests[at]) * (rest_scale[i] * rest_scales[at])
+            noted[kept], values[kept] = (i << 16) | at, value
+            matters = (value + aboves[at] >= my_bar[i]) | (value + above[i] >= their_bar[at])
+            kept += matters & (at != own[i])
+        n = kept
+    return n
 
 
 @numba.njit(**NJIT)  # type: ignore[untyped-decorator,unused-ignore]
