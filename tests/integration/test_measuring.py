@@ -99,7 +99,9 @@ def test_a_check_of_a_recall_is_taken_up_again_and_goes_on(measured, tmp_path):
     # Of the others nothing is promised; no number of them that the drawn labels leave room for is hidden.
     assert first["beyond_pairs"] == campaign.split.space.size - first["pairs"]
     assert len(own) - len(within) <= first["beyond_most"] <= first["beyond_pairs"]
-    assert f"up to {first['beyond_most']:,} matches there" in check_words(first)
+    few = first | {"beyond_most": first["beyond_pairs"] // 20}
+    assert f"up to {few['beyond_most']:,} matches there" in check_words(few)
+    assert "too few to say how many" in check_words(first | {"beyond_most": first["beyond_pairs"]})
     assert "all matches." in check_words(first | {"beyond_pairs": 0})
     assert checked(40) == (first, 40)
     more, asked = checked(60)

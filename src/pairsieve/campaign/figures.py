@@ -92,7 +92,7 @@ def not_held_out(rows: Sequence[dict[str, Any]]) -> str:
     for row in rows:
         for name, figures in list(row.get("measures", {}).items())[:1]:
             if not figures.get("held_out", True):
-                return f"Not held out: pairs of {name} could be asked about and trained on. Too good."
+                return f"Not held out, so too high: pairs of {name} could be asked about and trained on."
     return ""
 
 

@@ -35,6 +35,8 @@ _TEXTS = Option(False, "--texts", help="Write the texts beside the keys.")
 _COLUMNS = Option(True, help="Write the columns of the records beside the figures.")
 _IGNORE = Option(False, "--scores-only", help="List by score alone; ignore what labels say of single pairs.")
 
+USELESS_BOUND = 0.1  # of the pairs that a check leaves out: an upper limit of matches above it says nothing
+
 
 @app.command()
 def match(
@@ -266,14 +268,13 @@ def check_words(check: dict[str, Any]) -> str:
 
 def _beyond_words(check: dict[str, Any]) -> str:
     """What a recall is not of."""
-    expected = ""
+    most, others = check["beyond_most"], check["beyond_pairs"]
+    known = f"the labels drawn from all pairs leave room for up to {most:,} matches there"
+    if most > others * USELESS_BOUND:
+        known = "the labels drawn from all pairs are too few to say how many matches are there"
     if check["beyond"] >= 0.5:
-        expected = f"; about {check['beyond']:,.0f} are expected, and counted as missed"
-    return (
-        f"That is not the recall of all matches: the other {check['beyond_pairs']:,} pairs are not checked, "
-        f"and the labels drawn from all pairs leave room for up to {check['beyond_most']:,} matches "
-        f"there{expected}."
-    )
+        known += f"; about {check['beyond']:,.0f} are expected, and counted as missed"
+    return f"That is not the recall of all matches: the other {others:,} pairs are not checked, and {known}."
 
 
 def waiting_words(found: dict[str, Any], folder: Path) -> str:

@@ -149,7 +149,7 @@ def _balanced(facts: Facts) -> str:
     words = f"{meant[:1].upper()}{meant[1:]}. The scores are the same, only the pairs counted differ. "
     words += "Judge the model by all pairs."
     if not facts.held_out:
-        words += f" Not held out: pairs of {facts.split} could be asked about and trained on. Too good."
+        words += f" Not held out, so too high: pairs of {facts.split} could be asked about and trained on."
     table = _table(("", "All pairs", *(sample.name.capitalize() for sample in measured.samples)), rows)
     title = "<h2>What fewer pairs would claim</h2>"
     return f'<div class="card">{title}{table}<p class="muted">{_text(words)}</p></div>'
