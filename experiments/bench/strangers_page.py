@@ -29,8 +29,8 @@ GOALS = {  # F1 that must hold: with 100 labels, with 400
     "amazon-google": (0.55, 0.72),
 }
 # F1 of peers over all pairs, quoted from a comparison made outside this repository: dedupe 3.0.3 with 400
-# labels (mean of two runs, fields by hand; rows that `dedupe_strangers` keeps stand in their place), and
-# Splink 4.0.17 without labels at 0.9.
+# labels (mean of two runs, fields by hand; of this and the rows that `dedupe_strangers` keeps the higher
+# stands), and Splink 4.0.17 without labels at 0.9.
 QUOTED_DEDUPE = {"cora": 0.880, "settlements": 0.978}
 SPLINK = {"cora": 0.82, "settlements": 0.86}
 PEER_LABELS = 400
@@ -68,20 +68,24 @@ two fifths of all matches stood among the labels, so that few were left to ask a
 
 
 def dedupe_f1() -> dict[str, float]:
-    """F1 of dedupe by table: the mean of the rows kept, else as quoted."""
+    """F1 of dedupe by table: the mean of the rows kept, or as quoted where that is higher."""
     found: dict[str, list[float]] = {}
     for row in kept_dedupe_rows():
         if row["labels"] == PEER_LABELS and "f1" in row:
             found.setdefault(row["table"], []).append(row["f1"])
-    return QUOTED_DEDUPE | {table: statistics.mean(values) for table, values in found.items()}
+    means = {table: statistics.mean(values) for table, values in found.items()}
+    return means | {table: max(f1, means.get(table, 0.0)) for table, f1 in QUOTED_DEDUPE.items()}
 
 
 def _peers_text() -> str:
     rows = [row for row in kept_dedupe_rows() if row["labels"] == PEER_LABELS]
     runs = ", ".join(sorted({row["program"] for row in rows})) or "dedupe 3.0.3"
     failed = ", ".join(f"{row['table']}: {row['words']}" for row in rows if "f1" not in row)
-    quoted = ", ".join(sorted(QUOTED_DEDUPE.keys() - {row["table"] for row in rows if "f1" in row}))
-    words = f"Of {quoted} it is quoted from a comparison made outside this bench.\n" if quoted else ""
+    best = dedupe_f1()
+    quoted = ", ".join(sorted(table for table, f1 in QUOTED_DEDUPE.items() if best[table] == f1))
+    words = (
+        f"Of {quoted} a higher figure is quoted, of fields by hand outside this bench.\n" if quoted else ""
+    )
     text = PEERS.format(runs=runs, labels=PEER_LABELS, failed=failed or "all were done", quoted=words)
     lines = [
         [row["table"], f"{row['labels']:,}", *(_number(row[name]) for name in ("f1", "precision", "recall"))]

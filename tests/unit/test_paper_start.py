@@ -227,7 +227,8 @@ def test_every_stored_row_is_of_a_job_that_can_be_run_again() -> None:
     for each in rows:
         assert {job.start.name for job in jobs[each.source]} == {each.encoder}
     assert {(row.start_source, row.start_source_fingerprint[:8]) for row in rows} == {
-        ("e5-small", "dc2859be")
+        ("e5-small", "dc2859be"),
+        ("all-mpnet-base-v2", "637edd88"),
     }
     assert {row.start_texts for row in rows if not row.start_steps} == {0}
 
