@@ -15,7 +15,7 @@ from pairsieve.pairs import Mask
 
 PIECES = 8  # of a stratum
 ROWS = 250  # of matches by stratum that a thread goes through at once
-PARTS = np.geomspace(0.001, 1.0, 13)  # of the room for more matches in a stratum: lowest AP
+GOLDEN, GOLDEN_STEPS = 0.618, 8  # of the search for the lowest AP
 MOST_FALL = 64.0  # steepest fall of the logit inside a stratum, per unit of log rank
 
 
@@ -127,18 +127,23 @@ class Layout:
         ends lie as deep as the upper ends allow. As they become more, AP falls and then rises for good: a
         match that raises AP is followed by matches that lie higher, which raise it more.
         """
-        tried, rows = lower.copy(), np.arange(len(lower))
-        low = self.average_precision(tried, where, fall)
-        for stratum in np.flatnonzero(where)[::-1]:
-            start = lower[rows, stratum]
-            room = np.maximum(upper[rows, stratum] - start, 0.0)
-            for part in PARTS if room.any() else ():
-                tried[rows, stratum] = start + part * room
-                now = self.average_precision(tried[rows], where, fall)
-                low[rows] = np.fmin(low[rows], now)
-            if room.any():
-                rows = rows[~(now > low[rows])]
-        return low
+        deeper = np.cumsum(where[::-1])[::-1] - 1  # strata of `where` below each
+        room = np.where(where, np.maximum(upper - lower, 0.0), 0.0)
+
+        def filled(strata: Floats) -> Floats:
+            """AP (r,) with so many strata full, the deepest first, and a part of the next."""
+            part = np.clip(strata[:, None] - deeper, 0.0, 1.0) ** 4  # fine where there are few
+            return self.average_precision(lower + part * room, where, fall)
+
+        count = int(where.sum())
+        whole = np.array([filled(np.full(len(lower), float(each))) for each in range(count + 1)])
+        best = np.argmin(np.where(np.isnan(whole), np.inf, whole), axis=0)
+        left, right = np.maximum(best - 1.0, 0.0), np.minimum(best + 1.0, count)
+        for _ in range(GOLDEN_STEPS):
+            inner = GOLDEN * (right - left)
+            first = filled(right - inner) < filled(left + inner)
+            left, right = np.where(first, left, right - inner), np.where(first, left + inner, right)
+        return np.fmin(np.fmin.reduce(whole), filled((left + right) / 2.0))
 
     def highest(self, lower: Floats, upper: Floats, where: Mask, fall: float) -> Floats:
         """(r,) the highest AP of matches between two ends. Of any number of matches it is where they lie as
