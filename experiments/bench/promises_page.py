@@ -36,7 +36,9 @@ A ranking of 200,000 pairs with known truth; labels are drawn, answered and esti
 Coverage: the share of repeats in which the 95 % limits hold the truth; the lowest of nine figures is given
 (precision; matches, matches left, recall and AP, over all pairs and within reach). The last three columns:
 truth, mean value and in brackets by how many standard errors that is off, mean width of the interval. No
-value is given with fewer than 60 labels or 5 matches within reach. Made by
+value is given with fewer than 60 labels or 5 matches within reach, and none of any figure where the rate of
+wrong answers is known or estimated. "1 in 20 wrong, as given": nothing is known of that rate, and the truth
+is what the answers would say of every pair, so that one pair in twenty matches wherever it ranks. Made by
 `python -m experiments.bench.audit_coverage`."""
 
 MOVING = """## Figures beside a list in a campaign
@@ -123,8 +125,7 @@ def coverage(rows: list[dict[str, Any]]) -> str:
     }
     off = [name for name, z in values.items() if abs(z) > 2]
     end = f"Of {len(values)} mean values {len(off)} are more than two standard errors off; 1 in 22 is by "
-    end += f"chance: {'; '.join(off)}. Matches left are a bias: with wrong answers an estimate near 0 may "
-    end += "fall below 0, and 0 is stated then, so that the mean lies above the truth."
+    end += "chance" + (f": {'; '.join(off)}." if off else ".")
     table = markdown(COVERAGE, [*head, "precision", "recall in reach", "AP in reach"], shown)
     return f"{table}\n\n{end}"
 
