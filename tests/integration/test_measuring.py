@@ -7,7 +7,7 @@ import pytest
 
 from pairsieve import find_matches
 from pairsieve.audit.run import RECALL_CHECK, asked_pairs
-from pairsieve.campaign import Campaign
+from pairsieve.campaign import Campaign, probability
 from pairsieve.cli.match import check_words
 from pairsieve.pairs import is_member
 from pairsieve.settings import CampaignSettings, Schedule
@@ -56,6 +56,15 @@ def test_what_is_drawn_estimates_what_the_truth_says(measured):
     assert figures[3]["estimated"]["labels"] == 15
     positives = figures[3]["estimated"]["over_all"]["positives"]
     assert positives["low"] <= len(measured.split.positives) <= positives["high"]
+
+
+def test_a_probability_is_of_pairs_that_nobody_labelled(measured, monkeypatch):
+    """95 pairs have a label: none of them is among those whose mean a step states."""
+    populations = []
+    monkeypatch.setattr(probability, "FEWEST", 10)
+    monkeypatch.setattr(probability, "calibrate", lambda *given: populations.append(given[2]))
+    probability._calibrated(measured, measured.split, 3, by_truth=False)
+    assert populations[0][1].sum() == measured.split.space.size - 95
 
 
 def test_a_run_stopped_between_drawing_and_choosing_asks_the_same(

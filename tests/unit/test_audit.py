@@ -251,7 +251,9 @@ def test_wrong_answers_are_taken_off() -> None:
     asked = drawn(only, [(1000, 100, 0.01)])
     told = estimate(only, asked, -2.0, rng())
     corrected = estimate(only, asked, -2.0, rng(), errors=AnswerErrors(0.1))
-    assert told.positives.low > 8000 and corrected.positives.value == 0 and corrected.positives.low == 0
+    assert told.positives.low > 8000 and corrected.positives.low == 0
+    values = (corrected.precision, corrected.positives, corrected.left, corrected.recall)
+    assert all(isinstance(each, Limits) for each in values)  # cut off at 0 a value would be biased
     twice = AnswerErrors.from_disagreements(18, 100)
     assert twice.rate == pytest.approx(0.1)  # 2 · 0.1 · 0.9
     unsure = estimate(only, asked, -2.0, rng(), errors=twice)
@@ -263,11 +265,12 @@ def test_the_matches_left_are_those_among_pairs_nobody_labelled_whatever_the_ans
     only = Strata(np.array([-2.0], np.float32), np.array([1000]))
     asked = AskedPairs.nothing().then(np.zeros(1000, np.float32), np.arange(1000) < 180, 0, np.ones(1000))
     found = estimate(only, asked, -2.0, rng(), errors=AnswerErrors(0.1))
-    assert found.left.value == found.left.high == 0
-    assert found.positives.value == pytest.approx((180 - 100) / 0.8)
+    assert found.left.low == found.left.high == 0
+    assert found.positives.low < (180 - 100) / 0.8 < found.positives.high < 180
     half = asked.where(np.arange(1000) < 900)  # 180 of 900 say "match": 90 of them wrongly
     more = half.then(np.zeros(50, np.float32), np.arange(50) < 10, 1, np.full(50, 0.5))
-    assert estimate(only, more, -2.0, rng(), errors=AnswerErrors(0.1)).left.value == pytest.approx(50 / 8)
+    rest = estimate(only, more, -2.0, rng(), errors=AnswerErrors(0.1)).left
+    assert rest.low < 50 / 8 < rest.high < 30
 
 
 def test_the_error_rate_is_that_of_the_first_two_answers_of_pairs_answered_twice() -> None:
@@ -303,6 +306,42 @@ def test_unlabelled_matches_lie_as_the_drawn_ones_do() -> None:
     layout = Layout.as_drawn(one, np.array([100.0]), asked, ranks, True)
     assert layout.sampled is not None and layout.sampled[layout.before >= 50].sum() == 0
     assert layout.average_precision(np.array([[50.0]]), np.array([True]))[0] == pytest.approx(1.0, abs=0.01)
+
+
+def test_average_precision_is_the_mean_over_places_of_unlabelled_matches() -> None:
+    """Matches at random places of their strata: AP is the mean of the exact one."""
+    draw = rng()
+    for totals, matches in (([32, 32, 64], [20, 10, 8]), ([32, 400], [3, 2]), ([100], [1])):
+        strata = Strata(np.linspace(0.9, -2, len(totals)).astype(np.float32), np.array(totals))
+        starts, exact = np.cumsum(totals) - totals, []
+        for _ in range(4000):
+            pieces = zip(starts, totals, matches)
+            place = np.sort(np.concatenate([at + draw.choice(n, m, replace=False) for at, n, m in pieces]))
+            exact.append(np.mean(np.arange(1, len(place) + 1) / (place + 1)))
+        layout = Layout.of(strata, np.array(totals, float), AskedPairs.nothing(), None, True)
+        found = layout.average_precision(np.array([matches], float), np.ones(len(totals), bool), 0.0)[0]
+        assert found == pytest.approx(np.mean(exact), abs=max(0.002, 3 * np.std(exact) / np.sqrt(4000)))
+
+
+def test_the_ends_of_average_precision_are_those_of_all_matches_between_two_limits() -> None:
+    """No matches of three strata on a grid between their limits have an AP beyond the ends."""
+    strata = Strata(np.array([0.8, 0.5, -2.0], np.float32), np.array([100, 1000, 20_000]))
+    layout = Layout.of(strata, strata.totals.astype(float), AskedPairs.nothing(), None, True)
+    lower, upper = np.array([[60.0, 5.0, 0.0]]), np.array([[90.0, 300.0, 6000.0]])
+    share = np.stack(np.meshgrid(*[np.linspace(0, 1, 21) ** 3] * 3), -1).reshape(-1, 3)
+    every = layout.average_precision(lower + share * (upper - lower), np.ones(3, bool), 0.0)
+    ends = [each(lower, upper, np.ones(3, bool), 0.0)[0] for each in (layout.lowest, layout.highest)]
+    assert ends[0] == pytest.approx(every.min(), rel=0.02) and ends[1] == pytest.approx(every.max(), rel=1e-6)
+    assert ends[0] < layout.average_precision(lower, np.ones(3, bool), 0.0)[0]
+
+
+def test_matches_left_are_not_cut_off() -> None:
+    """Of 40 pairs 30 were drawn at once with 1 match, then 9 with 3: one pair is left, and no negative
+    number of matches.
+    """
+    only = Strata(np.array([-2.0], np.float32), np.array([40]))
+    held = stratum_counts(only, drawn(only, [(9, 3, 0.9)], drawn(only, [(30, 1, 0.75)])))
+    assert held.value[0] == pytest.approx(4 + held.rate[0]) and 0 < held.rate[0] < 1
 
 
 def test_ranks_are_counted_where_labelled_pairs_stand(case: Space) -> None:

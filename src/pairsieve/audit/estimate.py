@@ -27,7 +27,8 @@ pairs down to a rank fixed beforehand (`draws.reach_rank`) are a population that
 and AP *within reach* are those of the matches there.
 
 **Wrong answers.** Without an error rate the figures are of the answers as given. With one (`errors.py`) each
-rate is corrected (Rogan and Gladen 1978) and the error rate's own uncertainty enters the limits.
+rate is corrected (Rogan and Gladen 1978) and the error rate's own uncertainty enters the limits. There is no
+value then: the unbiased one falls below 0 or above 1 wherever rates are near these, and cut off it is biased.
 """
 
 from __future__ import annotations
@@ -46,7 +47,6 @@ from pairsieve.errors import InputError
 from pairsieve.pairs import Mask
 
 STEEPER = 32.0  # how much faster the rate may fall inside a stratum than around it: AP's upper limit
-PARTS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the room for matches far down: AP's lower limit
 DRAWS = 2000
 # Drawn labels (of equal weights) and labelled matches within reach from which recall and AP have a value.
 FEWEST_LABELS, FEWEST_MATCHES = 60, 5
@@ -80,7 +80,7 @@ class AuditResult:
 
     Recall and AP are None where no match within reach was seen: they are undefined, or not known. They are
     limits without a value where few labels lie within reach: no estimate of a ratio is unbiased then. So is
-    AP where answers may be wrong.
+    every figure where answers may be wrong.
     """
 
     pairs: int
@@ -133,7 +133,7 @@ class StratumCounts:
     @property
     def value(self) -> Floats:
         """Expected matches among the pairs not known."""
-        return np.clip(self.rate * self.rest, self.hits, np.maximum(self.rest - self.seen + self.hits, 0.0))
+        return self.hits + self.rate * np.maximum(self.rest - self.seen, 0.0)
 
 
 def less_curvature(figure: Callable[[Floats], Floats], matches: Floats, spread: Floats) -> float:
@@ -195,23 +195,28 @@ def stratum_counts(strata: Strata, asked: AskedPairs) -> StratumCounts:
 
 @dataclass(frozen=True)
 class _Matches:
-    """Matches of each stratum in all: the value (k,), and draws of the lower and the upper end, (r, k)."""
+    """Matches of each stratum in all: draws of the lower and the upper end, (r, k), and the value (k,)."""
 
-    value: Floats
     lower: Floats
     upper: Floats
+    value: Floats | None = None  # None: there is no unbiased one
 
     def less(self, sure: Floats) -> _Matches:
         """Without so many of each stratum that are known to be matches."""
-        return _Matches(*(np.maximum(each - sure, 0.0) for each in (self.value, self.lower, self.upper)))
+        lower, upper = (np.maximum(each - sure, 0.0) for each in (self.lower, self.upper))
+        return _Matches(lower, upper, None if self.value is None else np.maximum(self.value - sure, 0.0))
 
-    def limits(
-        self, figure: Callable[[Floats], Floats], grows: Mask, ends: tuple[float, float]
-    ) -> tuple[float, float]:
+    def limits(self, figure: Callable[[Floats], Floats], grows: Mask, tail: float) -> Limits:
         """Of a figure of (r, k) matches, which grows with those of the strata `grows` and else falls."""
         low = figure(np.where(grows, self.lower, self.upper))
         high = figure(np.where(grows, self.upper, self.lower))
-        return float(np.nanquantile(low, ends[0])), float(np.nanquantile(high, ends[1]))
+        return _quantiles(low, high, tail)
+
+
+def _quantiles(low: Floats, high: Floats, tail: float) -> Limits:
+    """From draws of both ends; a share of no match (nan) may be anything."""
+    low, high = np.nan_to_num(low, nan=0.0), np.nan_to_num(high, nan=1.0)
+    return Limits(float(np.quantile(low, tail)), float(np.quantile(high, 1.0 - tail)))
 
 
 def _rate_limits(held: StratumCounts, count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -227,7 +232,7 @@ def _matches(held: StratumCounts, count: int, rng: np.random.Generator) -> _Matc
     undrawn, sure = np.maximum(held.rest - held.seen, 0.0), held.known_matches + held.hits
     ends = _rate_limits(held, count, rng)
     lower, upper = (sure + rng.binomial(undrawn.astype(np.int64), end) for end in ends)
-    return _Matches(held.known_matches + held.value, lower, upper)
+    return _Matches(lower, upper, held.known_matches + held.value)
 
 
 def _corrected_matches(
@@ -263,10 +268,7 @@ def _corrected_matches(
     for pairs, known in ((held.rest, 1.0), (undrawn, 0.0)):
         lower = np.minimum(*(known * of_known(e, away) + pairs * true_share(ends[0], e) for e in rates))
         upper = np.maximum(*(known * of_known(e, away) + pairs * true_share(ends[1], e) for e in rates))
-        e = errors.rate
-        value = (known * (held.known_matches - held.known * e) + pairs * (held.rate - e)) / (1.0 - 2.0 * e)
-        # Of the pairs nobody labelled sums alone are looked at, which are unbiased as they are.
-        found.append(_Matches(cut_off(value[None])[0] if known else value, cut_off(lower), cut_off(upper)))
+        found.append(_Matches(cut_off(lower), cut_off(upper)))
     return found[0], found[1]
 
 
@@ -303,80 +305,59 @@ def estimate(
         matches, left = _corrected_matches(held, errors, groups, draws, rng)
         # Sums cut off at 0 are wrong where any of them is: each gets its part of the level.
         tail = (1.0 - confidence) / 2.0 / len(groups)
-    ends = (tail, 1.0 - tail)
     labels = int((asked.labels[asked.audit > TRAIN] >= 0).sum())
     method = _method(
         labels, len(np.unique(asked.audit[asked.audit > TRAIN])), len(strata), confidence, errors
     )
 
-    def number(value: float, limits: tuple[float, float], most: float = np.inf) -> Estimate:
+    def around(value: float | None, limits: Limits, most: float = np.inf) -> Estimate | Limits:
+        """With the value, where there is one."""
+        if value is None:
+            return limits
         value = float(np.clip(value, 0.0, most))
-        return Estimate(value, min(limits[0], value), max(limits[1], value), labels, method)
+        return Estimate(value, min(limits.low, value), max(limits.high, value), labels, method)
 
-    def counted(of: _Matches, where: Mask, per: float = 1.0) -> Estimate:
+    def counted(of: _Matches, where: Mask, per: float = 1.0) -> Estimate | Limits:
         """Matches of some strata, by so many pairs. Limits of a number of matches are whole numbers."""
-
-        def figure(m: Floats) -> Floats:
-            return m[:, where].sum(axis=1) / per
-
-        value, (low, high) = float(of.value[where].sum()) / per, of.limits(figure, where, ends)
+        value = None if of.value is None else float(of.value[where].sum()) / per
+        limits = of.limits(lambda m: m[:, where].sum(axis=1) / per, where, tail)
         if per > 1:
-            return number(value, (low, high), 1.0)
-        return number(value, (float(np.floor(low + 1e-9)), float(np.ceil(high - 1e-9))))
+            return around(value, limits, 1.0)
+        return around(value, Limits(float(np.floor(limits.low + 1e-9)), float(np.ceil(limits.high - 1e-9))))
 
     new = float((held.rest - held.seen)[above].sum())
     layout = Layout.of(strata, held.totals, asked, ranks, errors is None)
     drawn = Layout.as_drawn(strata, held.totals, asked, ranks, errors is None)
-    spread = held.spread / (1.0 if errors is None else 1.0 - 2.0 * errors.rate)
     seen = bool(labelled[inside].sum() > 0)
     complete = not (held.rest - held.seen)[inside].sum() > 0
     enough = bool(held.effective[inside].sum() >= FEWEST_LABELS)
-    valued = complete or (enough and bool(labelled[inside].sum() >= FEWEST_MATCHES))
+    enough = complete or (enough and bool(labelled[inside].sum() >= FEWEST_MATCHES))
 
-    def recall(where: Mask) -> tuple[float, tuple[float, float]] | None:
+    def ratio(figure: Callable[[Floats], Floats], limits: Limits) -> Estimate | Limits:
+        """A figure within reach: no value is given from few labels."""
+        if matches.value is None or not enough:
+            return limits
+        value = less_curvature(figure, matches.value, held.spread)
+        return around(float(np.clip(value, limits.low, limits.high)), limits)
+
+    def recall(where: Mask) -> Callable[[Floats], Floats]:
         def figure(m: Floats) -> Floats:
             found, every = m[:, where & above].sum(axis=1), m[:, where].sum(axis=1)
             return np.divide(found, every, out=np.full(len(m), np.nan), where=every > 0)
 
-        value = less_curvature(figure, np.maximum(matches.value, 0.0), spread)
-        return (value, matches.limits(figure, above, ends)) if seen and np.isfinite(value) else None
+        return figure
 
-    def average_precision(where: Mask) -> tuple[float, tuple[float, float]] | None:
-        value = np.maximum(matches.value, 0.0)
-        ap = less_curvature(lambda m: drawn.average_precision(m, where), value, spread)
-        if not seen or np.isnan(ap):
-            return None
-        grows = layout.grows(value, where)
-        # Whether matches far down raise AP depends on how many there are: the limits try both.
-        ways = [above] if np.array_equal(grows, above) else [grows, above]
-        high = np.full(draws, -np.inf)
-        for many in ways:
-            tried = np.where(many, matches.upper, matches.lower)
-            high = np.fmax(high, layout.average_precision(tried, where, STEEPER))
-        # Few matches far down lower AP; so many that they are precise there would raise it again.
-        low = np.full(draws, np.inf)
-        for part in PARTS:
-            fallen = matches.lower + part * (matches.upper - matches.lower)
-            for few in ways if part else ways[:1]:
-                tried = np.where(few, matches.lower, fallen)
-                for fall in (0.0, 1.0):
-                    low = np.fmin(low, layout.average_precision(tried, where, fall))
-        return ap, (float(np.nanquantile(low, ends[0])), float(np.nanquantile(high, ends[1])))
+    def recall_limits(where: Mask) -> Limits:
+        return matches.limits(recall(where), above, tail)
 
-    def limits_of(found: tuple[float, tuple[float, float]] | None) -> Limits | None:
-        return None if found is None else Limits(*found[1])
-
-    def estimate_of(
-        found: tuple[float, tuple[float, float]] | None, valued: bool
-    ) -> Estimate | Limits | None:
-        if found is None:
-            return None
-        low, high = found[1]
-        return number(float(np.clip(found[0], low, high)), found[1], 1.0) if valued else Limits(low, high)
+    def ap_limits(where: Mask) -> Limits:
+        ends = (matches.lower, matches.upper, where)
+        low = np.fmin(*(layout.lowest(*ends, fall) for fall in (0.0, 1.0)))
+        return _quantiles(low, layout.highest(*ends, STEEPER), tail)
 
     everywhere = np.ones(len(strata), bool)
 
-    def bare(found: Estimate) -> Limits:
+    def bare(found: Estimate | Limits) -> Limits:
         return Limits(found.low, found.high)
 
     return AuditResult(
@@ -390,14 +371,15 @@ def estimate(
         precision_of_new=counted(left, above, new) if new > 0 else None,
         positives=counted(matches, inside),
         left=counted(left, inside),
-        recall=estimate_of(recall(inside), valued),
-        # Where answers may be wrong, those that say "match" do not show where matches lie.
-        average_precision=estimate_of(average_precision(inside), valued and errors is None),
+        recall=ratio(recall(inside), recall_limits(inside)) if seen else None,
+        average_precision=ratio(lambda m: drawn.average_precision(m, inside), ap_limits(inside))
+        if seen
+        else None,
         over_all=OverAll(
             bare(counted(matches, everywhere)),
             bare(counted(left, everywhere)),
-            limits_of(recall(everywhere)),
-            limits_of(average_precision(everywhere)),
+            recall_limits(everywhere) if seen else None,
+            ap_limits(everywhere) if seen else None,
         ),
         recall_of_known=known_recall(asked, threshold),
         strata=_rows(strata, held),

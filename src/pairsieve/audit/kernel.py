@@ -11,12 +11,18 @@ def average_precisions(unlabelled, owner, spread, points, before, width, logs, o
     without a match. The formulas: `Layout.average_precision`. logs (g,) = log(1 + width / (before + ½)).
     """
     for row in range(len(out)):
-        ahead, total = 0.0, 0.0
+        ahead, total, stratum, earlier = 0.0, 0.0, -1, 0.0
         for piece in range(len(owner)):
-            hidden = unlabelled[row, owner[piece]] * spread[piece]
+            if owner[piece] != stratum:
+                stratum, earlier = owner[piece], 0.0
+            hidden, share = unlabelled[row, stratum] * spread[piece], spread[piece]
             first, pairs = before[piece] + 0.5, width[piece]
             slope = min(hidden / pairs, 1.0)
-            mean = slope + (ahead + min(hidden, 0.5) - slope * first) / pairs * logs[piece]
+            # A match counts whole where it is. The others of its stratum lie elsewhere, one fewer.
+            middle, one = earlier + share / 2.0, min(unlabelled[row, stratum], 1.0)
+            itself = 1.0 - one * middle - (hidden - one * share) / pairs * (0.5 - middle)
+            earlier += share
+            mean = slope + (ahead + itself - slope * first) / pairs * logs[piece]
             total += hidden * min(max(mean, 0.0), 1.0)
             ahead += hidden + points[piece]
             total += points[piece] * min(ahead / (before[piece] + pairs), 1.0)

@@ -15,6 +15,7 @@ from pairsieve.pairs import Mask
 
 PIECES = 8  # of a stratum
 ROWS = 250  # of matches by stratum that a thread goes through at once
+GOLDEN, GOLDEN_STEPS = 0.618, 8  # of the search for the lowest AP
 MOST_FALL = 64.0  # steepest fall of the logit inside a stratum, per unit of log rank
 
 
@@ -119,12 +120,41 @@ class Layout:
         in_threads(cores(), [slice(at, at + ROWS) for at in range(0, len(out), ROWS)], some_rows)
         return out
 
-    def grows(self, matches: Floats, where: Mask) -> Mask:
-        """(k,) whether one match more in a stratum raises AP."""
-        more = np.maximum(1.0, 0.02 * matches.sum())
-        rows = matches + more * np.eye(len(matches))
-        now = self.average_precision(matches[None], where)[0]
-        return np.asarray(self.average_precision(rows, where) >= now)
+    def lowest(self, lower: Floats, upper: Floats, where: Mask, fall: float) -> Floats:
+        """(r,) the lowest AP of matches between two ends, (r, k) each, in the strata `where`.
+
+        A match moved down lowers AP. So of any number of matches AP is lowest where those beyond the lower
+        ends lie as deep as the upper ends allow. As they become more, AP falls and then rises for good: a
+        match that raises AP is followed by matches that lie higher, which raise it more.
+        """
+        deeper = np.cumsum(where[::-1])[::-1] - 1  # strata of `where` below each
+        room = np.where(where, np.maximum(upper - lower, 0.0), 0.0)
+
+        def filled(strata: Floats) -> Floats:
+            """AP (r,) with so many strata full, the deepest first, and a part of the next."""
+            part = np.clip(strata[:, None] - deeper, 0.0, 1.0) ** 4  # fine where there are few
+            return self.average_precision(lower + part * room, where, fall)
+
+        count = int(where.sum())
+        whole = np.array([filled(np.full(len(lower), float(each))) for each in range(count + 1)])
+        best = np.argmin(np.where(np.isnan(whole), np.inf, whole), axis=0)
+        left, right = np.maximum(best - 1.0, 0.0), np.minimum(best + 1.0, count)
+        for _ in range(GOLDEN_STEPS):
+            inner = GOLDEN * (right - left)
+            first = filled(right - inner) < filled(left + inner)
+            left, right = np.where(first, left, right - inner), np.where(first, left + inner, right)
+        return np.fmin(np.fmin.reduce(whole), filled((left + right) / 2.0))
+
+    def highest(self, lower: Floats, upper: Floats, where: Mask, fall: float) -> Floats:
+        """(r,) the highest AP of matches between two ends. Of any number of matches it is where they lie as
+        high as the ends allow; in the last stratum that has more than the lower end, at the upper one.
+        """
+        tried = lower.copy()
+        high = self.average_precision(tried, where, fall)
+        for stratum in np.flatnonzero(where):
+            tried[:, stratum] = np.maximum(upper[:, stratum], lower[:, stratum])
+            high = np.fmax(high, self.average_precision(tried, where, fall))
+        return high
 
     def _spread(self, matches: Floats, fall: float) -> Floats:
         """(g,) share of its stratum's unlabelled matches in each piece."""

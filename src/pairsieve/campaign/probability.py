@@ -25,7 +25,7 @@ from pairsieve.tasks import Split
 from pairsieve.tasks.task import shared_pairs
 
 FROM_TRUTH = 2_000  # pairs of dev that are drawn, and answered by its truth
-FORMAT = 4  # of a kept calibration
+FORMAT = 5  # of a kept calibration
 CELLS = 4096  # of scores, in which pairs are counted
 
 
@@ -80,6 +80,9 @@ def _calibrated(campaign: Campaign, split: Split, round: int, by_truth: bool) ->
     if not (labels.any() or chosen.labels.any()):
         return None
     grid, pairs = cells(scored.scan)
+    if not by_truth:  # a probability is of the pairs that nobody labelled, as in a list
+        known = np.union1d(campaign.ledger.labels(through=round)[0], campaign.ledger.labels("audit")[0])
+        pairs = np.maximum(pairs - _counted(scored.scan, known, grid), 0.0)
     drawn, population = (scorer.log_odds(scores), labels), (scorer.log_odds(grid), pairs)
     curve = calibrate((chosen.log_odds, chosen.labels), drawn, population, weights)
     if by_truth:
