@@ -285,3 +285,16 @@ def test_numbers_under_other_names_go_by_how_they_spread():
     }
     layout = find_layout(collection(here), collection(there))
     assert [field.name for field in layout.dense] == ["asking / price", "length / loa"]
+
+
+def test_spelling_that_was_compared_before_is_kept():
+    """Candidates of one round are nearly those of the next: kept values are those computed anew."""
+    texts = [f"martha{at % 7} stone bruce{at % 5}" for at in range(30)]
+    space = AllPairs(30)
+    read = TextReader(count_pieces([texts])).take_apart
+    ids = np.array([one << 32 | other for one in range(29) for other in range(one + 1, 30)], np.int64)
+    pieces, fresh = read(space, texts, texts), read(space, texts, texts)
+    describe(pieces, ids[::2], [np.zeros(len(ids[::2]))])
+    assert len(pieces.spelt[0]) == len(ids[::2])
+    again, anew = (describe(each, ids, [np.zeros(len(ids))]) for each in (pieces, fresh))
+    assert np.array_equal(again, anew) and len(pieces.spelt[0]) == len(ids)

@@ -9,6 +9,7 @@ described alike in every collection.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 from array import array
@@ -38,7 +39,7 @@ _MOST_TEXTS = 1 << 16  # texts that are kept taken apart, about a kilobyte each
 _WORD = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _MOST_NUMBERS = 12  # of a text that are compared
-MOST_CHARACTERS = 32  # of a word whose spelling is compared
+MOST_CHARACTERS = 32  # of a word whose spelling is compared; at most 64, a bit for each
 
 
 def words(text: str) -> list[str]:
@@ -139,6 +140,7 @@ class TextPieces:
     same: tuple[NDArray[np.int64], NDArray[np.int64]]  # equal where texts are, once normalised
     layout: Layout = NO_FIELDS
     dense: tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]] = ([], [])
+    spelt: list[NDArray[Any]] = dataclasses.field(default_factory=list)  # ids compared last, and their (n, 3)
 
 
 class TextReader:
@@ -430,6 +432,27 @@ def _spelt_alike(
 
     Close to SoftTFIDF (Cohen, Ravikumar and Fienberg 2003), by the similarity of Jaro and Winkler (1990).
     """
+    ids = left << 32 | right
+    found = np.empty((len(ids), 3), np.float32)
+    missing = np.ones(len(ids), bool)
+    if pieces.spelt and len(ids):  # candidates of one round are nearly those of the next
+        known, values = pieces.spelt
+        at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+        missing = known[at] != ids
+        found[~missing] = values[at[~missing]]
+    if missing.any():
+        found[missing] = _compare_spelling(pieces, left[missing], right[missing])
+    if len(ids) > 1 and (ids[1:] > ids[:-1]).all():
+        pieces.spelt[:] = ids, found
+    shares = [found[:, 0].astype(np.float64), found[:, 1].astype(np.float64)]
+    if pieces.space.symmetric:
+        shares = [np.minimum(*shares), np.maximum(*shares)]
+    return np.sqrt(shares[0] * shares[1]), shares, found[:, 2].astype(np.float64)
+
+
+def _compare_spelling(
+    pieces: TextPieces, left: NDArray[np.int64], right: NDArray[np.int64]
+) -> NDArray[np.float64]:
     from pairsieve.reranker.kernel import compare_spelling
 
     (one, other), rarity = pieces.pieces[0], pieces.rarity[0]
@@ -439,7 +462,4 @@ def _spelt_alike(
         compare_spelling(*one, *other, rarity, *pieces.spelling, left[at], right[at], found[at])
 
     over_rows(len(left), compare)
-    shares = [found[:, 0], found[:, 1]]
-    if pieces.space.symmetric:
-        shares = [np.minimum(*shares), np.maximum(*shares)]
-    return np.sqrt(shares[0] * shares[1]), shares, found[:, 2]
+    return found

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from pairsieve.reranker.features import MOST_CHARACTERS
-
+KNOWN_WORDS = 1 << 15  # pairs of words whose similarity is kept while pairs of texts are compared
 MOST_COMPARED = 256  # pairs of words of two texts whose spelling is compared; of more, none is
 
 
@@ -116,26 +115,28 @@ def compare_numbers(starts, values, other_starts, other_values, left, right, out
 
 
 @numba.njit(cache=True, nogil=True)
-def spelling(characters, one, end, other, other_end, taken):  # type: ignore[no-untyped-def]
-    """How alike two words are spelt, from 0 to 1: the similarity of Jaro and Winkler. taken: scratch."""
+def spelling(characters, one, end, other, other_end):  # type: ignore[no-untyped-def]
+    """How alike two words are spelt, from 0 to 1: the similarity of Jaro and Winkler."""
     length, other_length = end - one, other_end - other
     if length == 0 or other_length == 0:
         return 0.0
     window = max(max(length, other_length) // 2 - 1, 0)
-    taken[:] = False
+    taken, other_taken = np.uint64(0), np.uint64(0)  # a bit for each character
     found = 0
     for i in range(length):
+        character = characters[one + i]
         for j in range(max(0, i - window), min(other_length, i + window + 1)):
-            if not taken[1, j] and characters[one + i] == characters[other + j]:
-                taken[0, i] = taken[1, j] = True
+            if characters[other + j] == character and not (other_taken >> np.uint64(j)) & np.uint64(1):
+                taken |= np.uint64(1) << np.uint64(i)
+                other_taken |= np.uint64(1) << np.uint64(j)
                 found += 1
                 break
     if found == 0:
         return 0.0
     swapped, j = 0, 0
     for i in range(length):
-        if taken[0, i]:
-            while not taken[1, j]:
+        if (taken >> np.uint64(i)) & np.uint64(1):
+            while not (other_taken >> np.uint64(j)) & np.uint64(1):
                 j += 1
             swapped += characters[one + i] != characters[other + j]
             j += 1
@@ -155,7 +156,7 @@ def compare_spelling(  # type: ignore[no-untyped-def]
 
     Of a similarity s counts 2 s - 1: words that have nothing to do with each other have about a half.
     """
-    taken = np.zeros((2, MOST_CHARACTERS), np.bool_)
+    known, values = np.full(KNOWN_WORDS, -1, np.int64), np.empty(KNOWN_WORDS)  # word pairs met before
     rest, other_rest = np.empty(MOST_COMPARED, np.int64), np.empty(MOST_COMPARED, np.int64)
     best, other_best = np.empty(MOST_COMPARED), np.empty(MOST_COMPARED)
     for pair in range(left.shape[0]):
@@ -188,11 +189,16 @@ def compare_spelling(  # type: ignore[no-untyped-def]
             worst[:] = 0.0
         else:
             for i in range(count):
-                first, last = word_starts[rest[i]], word_starts[rest[i] + 1]
+                a = rest[i]
+                first, last = word_starts[a], word_starts[a + 1]
                 for j in range(other_count):
                     b = other_rest[j]
-                    alike = spelling(characters, first, last, word_starts[b], word_starts[b + 1], taken)
-                    best[i], other_best[j] = max(best[i], alike), max(other_best[j], alike)
+                    key = (a << 32) | b
+                    at = (a * 40503 + b * 7919) & (KNOWN_WORDS - 1)
+                    if known[at] != key:
+                        known[at] = key
+                        values[at] = spelling(characters, first, last, word_starts[b], word_starts[b + 1])
+                    best[i], other_best[j] = max(best[i], values[at]), max(other_best[j], values[at])
             for i in range(count):
                 sums[0] += rarity[rest[i]] ** 2 * max(2.0 * best[i] - 1.0, 0.0)
                 worst[0] = min(worst[0], best[i])
