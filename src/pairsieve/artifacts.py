@@ -44,7 +44,7 @@ FORMATS: dict[str, int] = {
     "model": 1,
     "nearby": 1,
     "out-of-fold": 1,
-    "reranker": 10,
+    "reranker": 11,
     "served-neighbours": 5,  # of the texts that a service holds, with candidates and lexical rows
     "selection": 4,  # the pairs that a round asks about
     "tokens": 2,

@@ -243,9 +243,13 @@ class Trainer:
         def build(folder: Path) -> None:
             held_out = self._out_of_fold(labels)
             alone = scorer.bi_encoder()
-            even = np.array([alone.even_odds], np.float32)
             scan = self.scores.score(alone, self.split, model).base
-            likely = int(scan.count_reaching(even, "candidates")[0])
+            # Labels in doubt can put even odds far below all matches. But half of the labelled matches, which
+            # are harder than others, score at least the median: no more than twice the pairs there match.
+            middle = float(np.median(held_out.scores[labels.values]))
+            edges = np.array(sorted((alone.even_odds, middle)), np.float32)
+            pairs = scan.count_reaching(edges, "candidates")[:: 1 if alone.even_odds <= middle else -1]
+            likely = int(min(pairs[0], 2 * pairs[1]))
 
             def log_odds_of(ids: Ids) -> NDArray[np.float64]:
                 return alone.log_odds(scan.scores(ids))
