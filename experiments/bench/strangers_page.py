@@ -51,7 +51,7 @@ shares nothing with the product. Figures are means over seeds; a cell without a 
 tables are: [below](#the-tables).
 """
 PEERS = """dedupe: {runs}, {labels} labels chosen by its own active learner and answered by the truth, run by
-`python -m experiments.bench.dedupe_strangers` within ten minutes and 8 GiB a table ({failed}).
+`python -m experiments.bench.dedupe_strangers` within 7 to 10 minutes and 6 to 8 GiB a table ({failed}).
 {quoted}Splink 4.0.17 without labels was run on two of the tables, outside this bench.
 """
 
