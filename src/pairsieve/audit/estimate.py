@@ -117,6 +117,7 @@ class StratumCounts:
     hits: Floats  # matches among them
     effective: Floats  # labels that they are worth, for the pairs not known
     rate: Floats  # of matches among the pairs not known; filled in from its neighbours where none was drawn
+    expected_hits: Floats  # among the drawn labels, at the share that their weights say
 
     @property
     def rest(self) -> Floats:
@@ -132,8 +133,8 @@ class StratumCounts:
 
     @property
     def value(self) -> Floats:
-        """Expected matches among the pairs not known."""
-        return self.hits + self.rate * np.maximum(self.rest - self.seen, 0.0)
+        """Expected matches among the pairs not known: the drawn ones as they are, the others by the rate."""
+        return self.hits + np.maximum(self.rate * self.rest - self.expected_hits, 0.0)
 
 
 def less_curvature(figure: Callable[[Floats], Floats], matches: Floats, spread: Floats) -> float:
@@ -190,7 +191,7 @@ def stratum_counts(strata: Strata, asked: AskedPairs) -> StratumCounts:
         ranks = np.log(np.maximum(strata.middle_rank, 0.5))
         rate = np.where(spoken, rate, np.interp(ranks, ranks[spoken], rate[spoken]))
     seen, hits = tally(drawn), tally(drawn, held.labels)
-    return StratumCounts(totals, known, known_matches, seen, hits, effective, rate)
+    return StratumCounts(totals, known, known_matches, seen, hits, effective, rate, share * seen)
 
 
 @dataclass(frozen=True)
