@@ -295,7 +295,7 @@ def test_killed_at_random_moments_and_run_to_the_end(
             assert picture(folder) == picture(finished[learner])
             assert not list(folder.rglob(".building-*"))
     assert kills == KILLS
-    assert len(seen) >= 2  # the kills did not all fall before the first question
+    assert seen - {"choose"}, "the kills all fell before the first question"
 
 
 # ── torn and altered ────────────────────────────────────────────────────────────────────────────────
