@@ -408,3 +408,22 @@ PEOPLE_BY_NUMBER = [{"id": 1, "name": "Ann"}, {"id": 2, "name": "Anne"}]
 def test_wrong_shapes_are_refused_in_words(call: Callable[[], Task], words: str) -> None:
     with pytest.raises(InputError, match=words):
         call()
+
+
+@pytest.mark.parametrize("damage", ["packed in an unknown way", "encrypted"])
+def test_a_spreadsheet_that_cannot_be_unpacked_is_refused_in_words(damage: str, tmp_path: Path) -> None:
+    """zipfile raises NotImplementedError for the one and RuntimeError, its parent, for the other."""
+    path = as_excel(PEOPLE, tmp_path)
+    contents = bytearray(path.read_bytes())
+    at = 0
+    for name, method, flags in ((b"PK\x03\x04", 8, 6), (b"PK\x01\x02", 10, 8)):  # local and central headers
+        while (at := contents.find(name, at)) >= 0:
+            if damage == "encrypted":
+                contents[at + flags] |= 1
+            else:
+                contents[at + method] = 97
+            at += 4
+        at = 0
+    path.write_bytes(contents)
+    with pytest.raises(InputError, match=r"table\.xlsx: the file is not a whole spreadsheet"):
+        tables_task(path, key="id")
