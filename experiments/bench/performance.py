@@ -50,10 +50,10 @@ HEAD = """# How fast, and with how much memory
 Written by `python -m experiments.bench.performance` from `experiments/bench/results`; no figure on this page
 is typed by hand. `python -m experiments.bench.NAME` runs the bench of that name. Every line is a bench that
 measured ours and the peer (or the ceiling) in the same run. The ratio is the peer's seconds over ours: above
-1 we are faster. Peak memory is that of our process, interpreter, libraries and data included. Where others
-were using the machine, the notes give the load, and the processor seconds of ours and the peer, which others'
-work hardly moves. A heading names the version of pairsieve that was measured; those of 0.1.0 have not been
-measured again since.
+1 we are faster. A row is the vector of one text. Peak memory is that of our process, interpreter, libraries
+and data included. Where others were using the machine, the notes give the load, and the processor seconds of
+ours and the peer, which others' work hardly moves. A heading names the version of pairsieve that was
+measured; those of 0.1.0 have not been measured again since.
 """
 
 GPUS = """## Several GPUs

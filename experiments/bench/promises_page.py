@@ -24,6 +24,10 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).resolve().parent / "results" / "promises"
 MOVED = ("precision", "recall in reach", "positives in reach", "AP in reach")
 PAGE = ROOT / "docs" / "promises.md"
+SCENARIOS = {  # what the benches call them, where that says too little
+    "half invisible": "half of the matches score like non-matches",
+    "a third invisible": "a third of the matches score like non-matches",
+}
 
 HEAD = """# Promises
 
@@ -32,52 +36,68 @@ How often what is printed holds. Written by `python -m experiments.bench.promise
 
 COVERAGE = """## Intervals from drawn labels
 
-A ranking of 200,000 pairs with known truth; labels are drawn, answered and estimated as an audit does.
-Coverage: the share of repeats in which the 95 % limits hold the truth; the lowest of nine figures is given
-(precision; matches, matches left, recall and AP, over all pairs and within reach). The last three columns:
-truth, mean value and in brackets by how many standard errors that is off, mean width of the interval. No
-value is given with fewer than 60 labels or 5 matches within reach, and none of any figure where the rate of
-wrong answers is known or estimated. "1 in 20 wrong, as given": nothing is known of that rate, and the truth
-is what the answers would say of every pair, so that one pair in twenty matches wherever it ranks. Made by
+A ranking of 200,000 pairs with known truth; labels are drawn, answered and estimated as an audit does. A
+scenario is one such ranking: good, weak or random, or hard in another way. "200 known": every other one of
+the best 400 pairs had a label before.
+
+Coverage: the share of repeats in which the 95 % limits hold the truth. Nine measures have limits: precision;
+matches, matches left, recall and AP, each over all pairs and within reach. The lowest coverage is given, and
+of which measure it is. The last three columns have three numbers each: the truth; the mean value, and in
+brackets by how many standard errors it is off; the mean width of the interval.
+
+No value is given with fewer than 60 labels or 5 matches within reach, nor where the rate of wrong answers is
+known or estimated. "1 in 20 wrong, as given": nothing is known of that rate, and the truth is what the
+answers would say of every pair, so that one pair in twenty matches wherever it ranks. Made by
 `python -m experiments.bench.audit_coverage`."""
 
-MOVING = """## Figures beside a list in a campaign
+MOVING = """## Limits beside a list in a campaign
 
-20,000 pairs, 300 of them matches, under a scorer that moves from round to round; a tenth of each batch of
-40 is drawn under the ranking of the round before, the others are asked near the end of the list. Coverage:
-the lowest of precision, precision of new pairs, recall, matches, matches left and AP within reach, of the
-list as it is written. The other columns: truth and mean width of the limits. There is no value: where a
-ranking moves no unbiased one is of use ([why](decisions/0018-moved-draws.md)). The last six regimes are hard
-on purpose: half of the matches, or 150 non-matches, come up from below in the round that is measured; the
-scorer gets worse; matches are few; half of each batch is drawn. Made by
-`python -m experiments.bench.campaign_coverage`."""
+A campaign over 20,000 pairs with 300 matches, under a scorer that changes from round to round. A tenth of
+each batch of 40 is drawn under the ranking of the round before; the others are asked near the end of the
+list. Coverage: the lowest of precision, precision of new pairs, recall, matches, matches left and AP within
+reach, of the list as it is written. The last columns have two numbers each: the truth and the mean width of
+the limits. There is no value: where a ranking moves no unbiased one is of use
+([why](decisions/0018-moved-draws.md)).
+
+The last six scenarios are hard on purpose: half of the matches, or 150 non-matches, come up from below in the
+round that is measured; the scorer gets worse; matches are few; half of each batch is drawn, also under a
+scorer that moves much. Made by `python -m experiments.bench.campaign_coverage`."""
 
 LISTS = """## Lists with a precision or recall
 
-Checks of finished campaigns with at most 100 labels at 95 % confidence, 20 with other random pairs each; of
-0.8, 0.9 and 0.95 asked, in this order. Shown: the share of checks in which a list was shown to be good
-enough. Kept: of these, the share that is, on the pairs nobody labelled (a recall: of all matches wherever
-they score; within: of those within reach, which is what is promised). Found: median recall (of a recall
-asked: precision) over that of the best threshold, which knows the truth; 0 where nothing was shown. Possible:
-the same for one who knows the truth and tests, by all 100 labels, the longest list that is shown in half of
-the draws: of a list whose precision is hardly above the one asked for, 100 labels show nothing.
-Campaigns are named by table, labels and seed. How far a recall's check reaches was chosen while looking at
-seed 0 of amazon-google, cora, people, products, qqp-5k and short-names at 400 labels, what is counted beyond
-that while looking at cora and short-names. Rows without "possible" are of an earlier calibration. Recalls
-marked * are of an earlier plan of the check and not among the sums, so that sums of recalls are of fewer
-tables than those of precisions. The present plan was written while looking at seed 0 of abt-buy, codes, demo,
-people, products, qqp-5k, settlements and short-names at 400 labels. Made by
-`python -m experiments.bench.promises --kept FOLDER` from the campaigns of
-`python -m experiments.bench.strangers --out FOLDER --keep`."""
+`match --precision` and `match --recall` check what is asked, with at most 100 labels at 95 % confidence. Here
+each finished campaign is checked 20 times with other random pairs. A cell has three numbers: for 0.8, 0.9 and
+0.95 asked, in this order. Campaigns are named by table, labels and seed.
+
+| column | meaning |
+| --- | --- |
+| shown | share of the checks in which a list passed |
+| kept | of the lists that passed, the share that keeps what was asked: \
+a precision on the pairs that nobody labelled; a recall of all matches, wherever they score |
+| kept within reach | the same for a recall of the matches within reach, which is what is promised |
+| found | median recall of the list, divided by the recall of the best threshold, which knows the truth; \
+where a recall is asked, precision in place of recall; 0 where no list passed |
+| possible | the same, of a check that knows the truth: by all 100 labels it tests the longest list \
+that passes in half of the draws. 100 labels cannot show a precision that is hardly above the one asked |
+| check labels | mean number of labels asked |
+
+What was chosen while looking at some of these campaigns: how far a recall's check reaches, at seed 0 of
+amazon-google, cora, people, products, qqp-5k and short-names with 400 labels; what is counted beyond that, at
+cora and short-names; the present plan of the check, at seed 0 of abt-buy, codes, demo, people, products,
+qqp-5k, settlements and short-names with 400 labels. Rows without "possible" are of an earlier calibration.
+Recalls marked * are of an earlier plan of the check and not in the summary, so that it has fewer tables for
+recalls than for precisions. Made by `python -m experiments.bench.promises --kept FOLDER` from the campaigns
+of `python -m experiments.bench.strangers --out FOLDER --keep`."""
 
 PROBABILITIES = """## Probabilities
 
-All pairs that nobody labelled, by stated probability; bins with at least 100 pairs. Where there is a test
-split ("test"), it is held out: nobody was asked about its texts. Of a campaign's own split the pairs in doubt
-were asked, and the few that are left are others: there a probability may be far off, as on demo-splits. The
-constants of the calibration were chosen while looking at amazon-google, cora, people, qqp-5k and short-names,
-seed 0, and at demo-splits: only the other tables and seeds are a test of them. Campaigns marked * are of an
-earlier scorer and calibration, and not among the sums. Made by
+All pairs that nobody labelled, by stated probability, in bins with at least 100 pairs: the mean stated
+probability beside the true share of matches. Where: in the list of `match`, or by `/match` (the service;
+`explain` and `export` are the same). A test split ("test") is held out: nobody was asked about its texts. In
+a campaign's own split the doubtful pairs were labelled, so the rest differ: there a probability may be far
+off, as on demo-splits. The constants of the calibration were chosen while looking at amazon-google, cora,
+people, qqp-5k and short-names, seed 0, and at demo-splits: only the other tables and seeds are a test of
+them. Campaigns marked * are of an earlier scorer and calibration, and not in the last line. Made by
 `python -m experiments.bench.reliability --kept FOLDER`."""
 
 COST = """## What measuring costs
@@ -88,9 +108,10 @@ it, under the same budget. Made by `python -m experiments.bench.measuring_cost` 
 
 INFERRED = """## Inferred labels
 
-With wrong answers, what is inferred by transitivity: labels that stand, their true error, what it would be
-if one "no match" kept groups apart and nothing were asked twice, the mean 95 % limit that `status` states,
-and how often it covers the true error. Made by `python -m experiments.bench.inferred_errors`."""
+What is inferred by transitivity where some answers are wrong. Inferred: labels that stand. Error: the share
+of them that is wrong; beside it what it would be if one "no match" kept groups apart and nothing were asked
+twice. Stated limit: the mean 95 % limit that `status` prints. Covered: how often the error is within it. Made
+by `python -m experiments.bench.inferred_errors`."""
 
 
 def markdown(words: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -104,22 +125,22 @@ def _number(value: float | None, form: str = ".3f") -> str:
 
 
 def moving(rows: list[dict[str, Any]]) -> str:
-    """The same of campaigns, by regime and round."""
-    head = ["regime", "round", "repeats", "lowest coverage", "of", "precision", "recall in reach"]
+    """The same of campaigns, by scenario and round."""
+    head = ["scenario", "round", "repeats", "lowest coverage", "of", "precision", "recall in reach"]
     table = markdown(MOVING, [*head, "matches in reach", "AP in reach"], _covered(rows, "round", MOVED))
     lowest = [min(each["coverage"] or 1.0 for each in row["figures"].values()) for row in rows]
     good = sum(each >= 0.93 for each in lowest)
     return (
-        f"{table}\n\nIn {good} of {len(rows)} rows every figure is covered in at least 0.93 of the repeats."
+        f"{table}\n\nIn {good} of {len(rows)} lines every measure is covered in at least 0.93 of the repeats."
     )
 
 
 def coverage(rows: list[dict[str, Any]]) -> str:
-    """The lowest coverage of any figure by regime and number of labels, and the bias of values."""
+    """The lowest coverage of any measure by scenario and number of labels, and the bias of values."""
     shown = _covered(rows, "labels", ("precision", "recall in reach", "AP in reach"))
-    head = ["regime", "labels", "repeats", "lowest coverage", "of"]
+    head = ["scenario", "labels", "repeats", "lowest coverage", "of"]
     values = {
-        f"{name} of {row['regime']}, {row['labels']:,} labels ({_off(each):+.1f})": _off(each)
+        f"{name} of {scenario(row)}, {row['labels']:,} labels ({_off(each):+.1f})": _off(each)
         for row in rows
         for name, each in row["figures"].items()
         if each["mean"] is not None and _off(each)
@@ -138,7 +159,7 @@ def _covered(rows: list[dict[str, Any]], by: str, named: Sequence[str]) -> list[
         figures = row["figures"]
         covered = {name: each["coverage"] for name, each in figures.items() if each["coverage"] is not None}
         least = min(covered, key=lambda name: covered[name]) if covered else None
-        cells = [row["regime"], f"{row[by]:,}", f"{row['repeats']:,}"]
+        cells = [scenario(row), f"{row[by]:,}", f"{row['repeats']:,}"]
         cells += [_number(covered[least]) if least else "-", least or "-"]
         for name in named:
             each = figures[name]
@@ -147,6 +168,11 @@ def _covered(rows: list[dict[str, Any]], by: str, named: Sequence[str]) -> list[
             cells.append(", ".join([_number(each["truth"]), *middle, _number(each["width"])]))
         shown.append(cells)
     return shown
+
+
+def scenario(row: dict[str, Any]) -> str:
+    """The name of what was simulated."""
+    return SCENARIOS.get(row["regime"], row["regime"])
 
 
 def _off(figure: dict[str, Any]) -> float:
@@ -176,7 +202,7 @@ def promises(rows: list[dict[str, Any]]) -> str:
         if (mine := [row for row in present if row["asked"].startswith(kind) and _budget(row) == labels])
     ]
     names = ["asked", "labels", "campaigns", "lists shown", "kept", "kept within reach", "median found"]
-    return f"{markdown(LISTS, head, shown)}\n\n{markdown('All of them:', names, sums)}"
+    return f"{markdown(LISTS, head, shown)}\n\n{markdown('In summary, over campaigns:', names, sums)}"
 
 
 def _budget(row: dict[str, Any]) -> int:
