@@ -7,7 +7,7 @@
     matches = ps.find_matches(campaign, precision=0.9)
 
 docs/library.md shows all of it. Importing the package loads nothing heavy: each name is fetched from its
-room when it is first used.
+module when it is first used.
 """
 
 from __future__ import annotations

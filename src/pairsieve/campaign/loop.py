@@ -338,7 +338,7 @@ class Campaign:
                 self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
 
     def sources(self) -> list[LabelSource]:
-        """Who answers, in turn: the truth, where the task has it; people and files have their own doors."""
+        """Who answers, in turn: the truth, where the task has it; people and files by other entry points."""
         return [TruthSource(self.split.space, self.split.positives)] if self.split.has_truth else []
 
     def _measure(self, round: int) -> dict[str, Any]:
