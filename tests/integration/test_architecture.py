@@ -77,7 +77,7 @@ def traced(tmp_path_factory, task, tiny_encoder):
             return  # bodies of modules and classes run on import: not a step of the round
         if event == "call":
             ran.add(code.co_filename)
-        elif code.co_name == "write_sealed" and measured.exists():
+        elif code.co_name == "write_checksummed" and measured.exists():
             sys.setprofile(None)
 
     app = all_commands()

@@ -32,7 +32,7 @@ from pairsieve.report.people import People, people_of
 from pairsieve.scan import Scan
 from pairsieve.scorer import ScoredSpace, Scorer
 from pairsieve.search import ExactSearch
-from pairsieve.settings import SEALED
+from pairsieve.settings import TEST_SPLIT
 from pairsieve.tasks import Split
 from pairsieve.tasks.task import shared_pairs
 
@@ -225,7 +225,7 @@ def _split_to_measure(campaign: Campaign, wanted: str | None) -> tuple[str | Non
         what = "no matches" if splits[wanted].has_truth else "no truth"
         return None, [_unmeasured(f"split {wanted!r} has {what}")]
     for name in ("dev", *campaign.settings.measure_splits):
-        if name in known and name != SEALED:
+        if name in known and name != TEST_SPLIT:
             return name, []
     if not known:
         return None, [_unmeasured("the task has no split whose matches are all known")]

@@ -18,7 +18,7 @@ from pairsieve.measure.figures import digits
 from pairsieve.report.facts import Facts, Measured, Missing, ShownPair
 from pairsieve.report.listed import DoubtfulPair
 from pairsieve.report.pictures import Picture, pictures
-from pairsieve.settings import SEALED
+from pairsieve.settings import TEST_SPLIT
 from pairsieve.visible import visible
 
 PAGE = "index.html"
@@ -312,7 +312,7 @@ def _origin(facts: Facts) -> str:
     splits = _table(columns, [(name, *(f"{row[count]:,}" for count in counts)) for name, row in of_splits])
     provenance = _text(json.dumps(origin.task["provenance"], ensure_ascii=False, sort_keys=True), 2000)
     versions = ", ".join(f"{_text(name)} {_text(version)}" for name, version in origin.versions.items())
-    sealed = "" if facts.split == SEALED else " The test split was not looked at."
+    not_read = "" if facts.split == TEST_SPLIT else " The test split was not looked at."
     return (
         f"<section><h2>To make this again</h2><p>With the task folder of the fingerprint below:</p>"
         f"<pre>{commands}</pre>{prints}"
@@ -323,7 +323,7 @@ def _origin(facts: Facts) -> str:
         f"<details open><summary>Task: {_text(origin.task['name'])}, {_text(origin.task['relation'])}"
         f"</summary>{splits}"
         f'<p class="muted">Provenance: {provenance}</p></details></section>'
-        f"<footer><p>{versions}.{sealed}</p></footer>"
+        f"<footer><p>{versions}.{not_read}</p></footer>"
     )
 
 

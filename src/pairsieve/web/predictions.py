@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pairsieve.campaign import Campaign
-from pairsieve.campaign.figures import SealedFile, write_sealed
+from pairsieve.campaign.figures import ChecksummedFile, write_checksummed
 from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.campaign.questions import unaskable_pairs
 from pairsieve.pairs import Scores
@@ -47,7 +47,7 @@ def write_predictions(campaign: Campaign) -> int:
     row["calibrated"] = scorer.calibrated
     if part.space.size <= MOST_PAIRS:
         row["unseen"] = _unseen(campaign, scored, scorer)
-    write_sealed(predictions_file(campaign.folder), row)
+    write_checksummed(predictions_file(campaign.folder), row)
     return len(ids)
 
 
@@ -76,7 +76,7 @@ class Predictions:
     """The file above, read again when it changes."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = SealedFile(predictions_file(folder))
+        self._file = ChecksummedFile(predictions_file(folder))
         self._by_pair: tuple[dict[str, Any], dict[int, float]] = ({}, {})  # the row it was made of, first
 
     def of(self, pair: int) -> dict[str, float | None]:

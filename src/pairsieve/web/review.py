@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from pairsieve.campaign.figures import SealedFile, write_sealed
+from pairsieve.campaign.figures import ChecksummedFile, write_checksummed
 from pairsieve.errors import InputError, PairsieveError
 from pairsieve.tasks.joined import without_gaps
 from pairsieve.web.answer_cache import WORDS, AnswerCache
@@ -49,7 +49,7 @@ class Review:
 
     def __init__(self, session: LabellingSession, cache: Path | None = None) -> None:
         self._session, self._cache_folder = session, cache
-        self._file = SealedFile(review_file(session.campaign.folder))
+        self._file = ChecksummedFile(review_file(session.campaign.folder))
         self._process: subprocess.Popen[str] | None = None
         self._error = ""
         self._starting = threading.RLock()  # several requests at once ask how far it is
@@ -285,7 +285,7 @@ def write_review(folder: Path, cache: Path | None = None) -> None:
         "task": campaign.task.fingerprint,
         "events": events,
     }
-    write_sealed(review_file(folder), made)
+    write_checksummed(review_file(folder), made)
     campaign.ledger.close()
 
 
