@@ -74,7 +74,7 @@ def _infer(ledger: Ledger, space: PairSpace, round: int | None) -> Inference:
     every, _ = ledger.labels()
     standing = implied(space, every[~is_member(every, ids)], matches, others)
     doubtful = standing.ids[standing.labels == OPEN].tolist()
-    if open_pairs.groups.torn.any():
+    if open_pairs.groups.contradictory.any():
         found = contradictions(space, matches, others)
     written = ledger.infer(answers, [open_pairs.chain(at).tolist() for at in places], doubtful)
     return Inference(written, len(doubtful), tuple(found))
@@ -186,18 +186,18 @@ def implied_pairs(space: PairSpace, positives: Ids, negatives: Ids) -> Ids:
     """Every pair whose label follows: inside a group of matches, and between groups kept apart; sorted."""
     groups = grouped(space, positives, negatives)
     order = np.argsort(groups.group, kind="stable")
-    starts = np.searchsorted(groups.group[order], np.arange(len(groups.torn) + 1))
+    starts = np.searchsorted(groups.group[order], np.arange(len(groups.contradictory) + 1))
     pieces = [np.empty(0, np.int64)]
 
     def members(group: int) -> Ids:
         return groups.texts[order[starts[group] : starts[group + 1]]]
 
-    for group in np.flatnonzero((np.diff(starts) > 1) & ~groups.torn).tolist():
+    for group in np.flatnonzero((np.diff(starts) > 1) & ~groups.contradictory).tolist():
         texts = members(group)
         one, other = np.triu_indices(len(texts), 1)
         pieces.append(space.ids(texts[one], texts[other]))
     for one_group, other_group in zip(*(side.tolist() for side in pair_rows(groups.apart))):
-        if not (groups.torn[one_group] or groups.torn[other_group]):
+        if not (groups.contradictory[one_group] or groups.contradictory[other_group]):
             left, right = members(one_group), members(other_group)
             pieces.append(space.ids(np.repeat(left, len(right)), np.tile(right, len(left))))
     ids = np.unique(np.concatenate(pieces))

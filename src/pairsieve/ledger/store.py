@@ -272,11 +272,11 @@ class Ledger:
         """Refuse a pair twice, a pair never asked, and a withdrawal of nothing. wanted: sorted ids."""
         if (wanted[1:] == wanted[:-1]).any():
             raise LedgerError(f"{who} answers a pair twice in one batch. Send each pair once.")
-        strangers = wanted[~known(connection, wanted)]
-        if len(strangers):
+        unasked = wanted[~known(connection, wanted)]
+        if len(unasked):
             raise LedgerError(
-                f"{self.place}: {len(strangers):,} of {len(wanted):,} answers are to pairs never asked, "
-                f"the first {strangers[0]}. None was written; answer only what was asked."
+                f"{self.place}: {len(unasked):,} of {len(wanted):,} answers are to pairs never asked, "
+                f"the first {unasked[0]}. None was written; answer only what was asked."
             )
         if kind == "withdrawal":
             query = sa.select(standing_answers.c.pair).where(standing_answers.c.kind == about)

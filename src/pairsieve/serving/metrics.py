@@ -67,7 +67,7 @@ class Meter:
                 self._note(scope, status, time.perf_counter() - began)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        # The path as declared, so that a key or a stranger's path does not become a series of its own.
+        # The path as declared, so that a key or an unknown path does not become a series of its own.
         route: Any = scope.get("route")
         path = str(getattr(route, "path", "other")).replace(":path}", "}")
         method = scope["method"] if scope["method"] in ("GET", "POST", "PUT", "DELETE") else "other"

@@ -185,10 +185,10 @@ class Review:
         }
         if outside is not None:
             one, other = outside >> 32, outside & 0xFFFF_FFFF
-            stranger = other if one in members else one
+            nearest = other if one in members else one
             made["outside"] = {
                 "pair": str(outside),
-                **record(stranger),
+                **record(nearest),
                 **self._opinion(row, opinions.get(outside)),
                 "label": session.look(lambda cache: _state(cache, outside)),
             }
