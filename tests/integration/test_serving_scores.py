@@ -27,7 +27,7 @@ from pairsieve.scan import Scan, open_scan
 from pairsieve.scorer import Scorer, load_scorer, save_scorer, score_matrix, score_space, score_texts
 from pairsieve.scorer.corrections import smoothed
 from pairsieve.scorer.saving import write_checksums
-from pairsieve.scorer.scorer import below_candidates, squash
+from pairsieve.scorer.scorer import below_candidates, softsign
 from pairsieve.serving import Service, UnknownKey
 from pairsieve.settings import Schedule
 from pairsieve.tasks import Collection, Split
@@ -274,7 +274,7 @@ def scores_of_new(scorer: Scorer, text: str, left: list[str], right: list[str]) 
     both = below_candidates(log_odds)
     both[own] = scorer.reranker.log_odds(found["logits"][mine], log_odds[own])
     assert 0 < len(own) < len(log_odds)
-    return squash(both)
+    return softsign(both)
 
 
 def test_a_new_text_is_scored_as_defined_and_changes_nothing(trained: Trained, tmp_path: Path) -> None:

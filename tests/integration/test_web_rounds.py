@@ -52,7 +52,7 @@ class FakeRounds(Rounds):
 def run_once(rounds: FakeRounds) -> None:
     before = rounds.finished
     rounds.ready_now = True
-    rounds.poke()
+    rounds.wake()
     until(lambda: rounds.finished > before)
 
 
@@ -72,7 +72,7 @@ for n, _ in enumerate(sys.stdin):
         run_once(rounds)
         assert rounds.report()["error"] == "the disk is full"
         rounds.ready_now = True
-        rounds.poke()
+        rounds.wake()
         time.sleep(0.2)
         assert rounds.finished == 2, "it waits for somebody"
         rounds.retry()
@@ -94,7 +94,7 @@ for _ in sys.stdin:
     rounds.start()
     try:
         rounds.ready_now = True
-        rounds.poke()
+        rounds.wake()
         until(lambda: rounds.report()["progress"] == "embedding: 4,000 of 10,000 texts")
         assert rounds.report()["busy"] and rounds._process is not None and rounds._process.stdin is not None
         rounds._process.stdin.write("seen\n")

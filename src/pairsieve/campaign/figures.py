@@ -69,8 +69,8 @@ def round_line(row: dict[str, Any]) -> str:
     split = next(iter(row.get("measures", {})), "")
     quality = f", {split} AP {ap:.4f}" if ap is not None else ""
     spent = sum(row["seconds"].values())
-    bought = f"{row['labels']:,} labels, {row['positives']:,} positives"
-    return f"round {row['round']}: {bought}{quality} ({spent:.1f} s)"
+    labelled = f"{row['labels']:,} labels, {row['positives']:,} positives"
+    return f"round {row['round']}: {labelled}{quality} ({spent:.1f} s)"
 
 
 # What of the settings decides the scorer of a round, given its labels.

@@ -272,7 +272,7 @@ def _doubtful(pair: DoubtfulPair, kind: str) -> str:
     where = "in the list" if pair.listed else "left out"
     steps = "; ".join(f"{_text(step.name, 40)} {step.log_odds:+.2f}" for step in pair.steps)
     total = f"Log-odds {sum(step.log_odds for step in pair.steps):+.2f}: {steps}."
-    words = f"{where}, {kind} {pair.opinion:.3f}. {total}"
+    words = f"{where}, {kind} {pair.match_score:.3f}. {total}"
     return _pair(zip(pair.keys, pair.texts), LONGEST_DOUBTFUL, words)
 
 

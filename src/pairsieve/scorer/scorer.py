@@ -234,7 +234,7 @@ def below_candidates(log_odds: NDArray[Any]) -> NDArray[np.float64]:
     return HIGHEST - np.logaddexp(0.0, -np.asarray(log_odds, np.float64))
 
 
-def squash(log_odds: NDArray[Any]) -> Scores:
+def softsign(log_odds: NDArray[Any]) -> Scores:
     """z -> z / (1 + |z|), as float32."""
     values = np.asarray(log_odds, np.float64)
     return (values / (1.0 + np.abs(values))).astype(np.float32)
@@ -253,7 +253,7 @@ class RerankedScan:
     ) -> None:
         self.base, self.space, self.device = base, base.space, base.device
         alone = base.scores(ids)  # where candidates would stand by the bi-encoder alone
-        self.ids, self.own = ids, squash(log_odds)
+        self.ids, self.own = ids, softsign(log_odds)
         self._weight, self._bias, self._in_base = weight, bias, np.sort(alone)
         self._sorted = np.sort(self.own)
 
@@ -301,7 +301,7 @@ class RerankedScan:
 
     def _mapped(self, scores: Scores) -> Scores:
         """The bi-encoder's scores as scores of this scan; monotone."""
-        return squash(below_candidates(self._weight * scores.astype(np.float64) + self._bias))
+        return softsign(below_candidates(self._weight * scores.astype(np.float64) + self._bias))
 
     def _lowest(self, thresholds: NDArray[np.float32]) -> NDArray[np.float32]:
         """The lowest underlying float32 score from -2 to 2 that maps to each threshold or above; else 2.

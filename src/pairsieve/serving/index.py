@@ -28,7 +28,7 @@ from pairsieve.scorer.corrections import (
     smoothed,
     smoothed_all,
 )
-from pairsieve.scorer.scorer import below_candidates, squash
+from pairsieve.scorer.scorer import below_candidates, softsign
 from pairsieve.serving.held import (
     MOST_SCORES,
     NEAR,
@@ -204,7 +204,7 @@ class Index:
             log_odds = self._reranker.reranker.log_odds(logits, bi_encoder.log_odds(alone))
             near = np.concatenate([near, candidates.rows])
             both = np.concatenate([below_candidates(bi_encoder.log_odds(scores)), log_odds])
-            scores = squash(both).astype(np.float64)
+            scores = softsign(both).astype(np.float64)
         order = np.lexsort((near, -np.round(scores, DECIMALS)))[: count - len(best)]
         scores = np.minimum(scores, 1.0)  # a new text may be nearer to a lonely text than all that are held
         places = zip(near[order].tolist(), scores[order].tolist())

@@ -156,7 +156,7 @@ def make_app(
             return JSONResponse({"detail": "That token is wrong."}, 401)
         answer = JSONResponse({"ok": True})
         if token:
-            secure = gate.sends_secretly(request.scope)
+            secure = gate.uses_tls(request.scope)
             answer.set_cookie(
                 COOKIE, cookie_for(token), httponly=True, samesite="strict", secure=secure, max_age=30 * 86400
             )
@@ -184,7 +184,7 @@ def _add_labelling(app: FastAPI, session: LabellingSession, rounds: Rounds) -> N
         """Answers; once this returns they are kept. Sending them again changes nothing."""
         session.check_ledger(sent.ledger)
         state = session.answer(sent.who, [each.given() for each in sent.answers])
-        rounds.poke()
+        rounds.wake()
         return state
 
     @app.post("/api/undo")
@@ -214,7 +214,7 @@ def _add_labelling(app: FastAPI, session: LabellingSession, rounds: Rounds) -> N
         """Settle a pair, whatever the votes say."""
         session.check_ledger(sent.ledger)
         state = session.adjudicate(sent.who, sent.answer.given())
-        rounds.poke()
+        rounds.wake()
         return state
 
     @app.post("/api/disputes/undo")

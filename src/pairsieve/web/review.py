@@ -104,7 +104,8 @@ class Review:
 
     def _list(self) -> dict[str, Any]:
         row = self._file.row()
-        return row if row.get("task") == self._session.campaign.task.fingerprint else {}
+        known = row.get("task") == self._session.campaign.task.fingerprint
+        return row if known and "match_score" in row else {}  # a list of an earlier version is made again
 
     def stop(self) -> None:
         """End the process that makes the list, if one is at work."""
@@ -117,15 +118,15 @@ class Review:
     def pairs(self, who: str, wanted: Wanted) -> dict[str, Any]:
         """Pairs of the list and just below it, the most doubtful first."""
         row = self._list()
-        every = zip(row.get("pairs", ()), row.get("opinion", ()), row.get("listed", ()))
+        every = zip(row.get("pairs", ()), row.get("match_score", ()), row.get("listed", ()))
         steps = dict(zip(row.get("pairs", ()), row.get("waterfalls", ())))
         found = []
         states = self._session.look(lambda cache: dict(_states(cache, row.get("pairs", ()))))
-        for pair, opinion, listed in every:
+        for pair, match_score, listed in every:
             fits = {"listed": listed, "left out": not listed, "open": states[pair] == "open"}
             if fits.get(wanted.show, True) and self._holds(pair, wanted.words):
                 more = {"listed": listed, "waterfall": steps.get(pair, [])}
-                found.append((pair, {**self._opinion(row, opinion), **more}))
+                found.append((pair, {**self._match_score(row, match_score), **more}))
         return self._page(who, found, wanted)
 
     def answers(self, who: str, wanted: Wanted) -> dict[str, Any]:
@@ -166,7 +167,7 @@ class Review:
     ) -> dict[str, Any]:
         from pairsieve.matches.review import MOST_MEMBERS
 
-        session, opinions = self._session, dict(zip(row["pairs"], row["opinion"]))
+        session, match_scores = self._session, dict(zip(row["pairs"], row["match_score"]))
         columns, texts = session.columns, session.place.split.left
 
         def record(at: int) -> dict[str, Any]:
@@ -179,7 +180,7 @@ class Review:
             "members": [record(at) for at in members[:MOST_MEMBERS]],
             "size": len(members),
             "columns": list(columns.names),
-            "weakest": {**session.pair_texts(weakest), **self._opinion(row, opinions.get(weakest))},
+            "weakest": {**session.pair_texts(weakest), **self._match_score(row, match_scores.get(weakest))},
             "outside": None,
             "links": self._links(members[:MOST_MEMBERS]),
         }
@@ -189,7 +190,7 @@ class Review:
             made["outside"] = {
                 "pair": str(outside),
                 **record(nearest),
-                **self._opinion(row, opinions.get(outside)),
+                **self._match_score(row, match_scores.get(outside)),
                 "label": session.look(lambda cache: _state(cache, outside)),
             }
         return made
@@ -220,7 +221,7 @@ class Review:
                     "label": _state(cache, pair),
                     "own": WORDS[cache.history[name][pair]] if pair in cache.history.get(name, {}) else None,
                     "votes": votes_on(cache, pair),
-                    "settled_by": cache.judges.get(pair),
+                    "settled_by": cache.adjudicators.get(pair),
                 }
                 for pair, more in found[wanted.offset : wanted.offset + wanted.count]
             ]
@@ -234,9 +235,9 @@ class Review:
         sides = (split.left, pair >> 32), (split.right, pair & 0xFFFF_FFFF)
         return any(held in f"{side.keys[row]} {side.texts[row]}".casefold() for side, row in sides)
 
-    def _opinion(self, row: dict[str, Any], opinion: float | None) -> dict[str, float | None]:
+    def _match_score(self, row: dict[str, Any], match_score: float | None) -> dict[str, float | None]:
         calibrated = bool(row.get("calibrated"))
-        return {"probability" if calibrated else "model_score": opinion}
+        return {"probability" if calibrated else "model_score": match_score}
 
     # ── groups into answers ─────────────────────────────────────────────────────────────────────
 
