@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from examples import examples
 from fuzzing import fuzz_by_schema
 from pairsieve.campaign import Campaign
-from pairsieve.http.gate import FAILURES, LARGEST_BODY
+from pairsieve.http.access import FAILURES, LARGEST_BODY
 from pairsieve.scorer import save_scorer
 from pairsieve.serving import Service
 from pairsieve.serving.app import MOST_IN_BATCH, make_app

@@ -48,7 +48,7 @@ def serve(
     options = locals()
     with needs_extra("web", "Serving"):
         from pairsieve.serving.app import serve as serve_http
-    from pairsieve.http.gate import check_host
+    from pairsieve.http.access import check_host
     from pairsieve.http.proxy import Proxy
     from pairsieve.serving import Service
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.audit.draws import Floats
+from pairsieve.audit.earlier_draws import EarlierDraws, PairSet
 from pairsieve.audit.guarantee import (
     NOT_DRAWN,
     TOP_SHARE,
@@ -30,7 +31,6 @@ from pairsieve.audit.guarantee import (
     shortest_list,
     split_labels,
 )
-from pairsieve.audit.moved import MovedDraws, PairSet
 from pairsieve.audit.run import CHECK, RECALL_CHECK, asked_pairs, draws_of
 from pairsieve.contracts import generator_for
 from pairsieve.ledger import Ledger
@@ -183,7 +183,7 @@ class Checker:
         given = asked.labels >= 0
         there = asked.scores < np.float32(reach)
         every = PairSet(there & given, float(pairs - (there & ~given).sum()))
-        _, most = MovedDraws(asked).matches(every, 1.0 - confidence)
+        _, most = EarlierDraws(asked).matches(every, 1.0 - confidence)
         return max(int(most - (asked.labels[every.asked] == 1).sum()), 0)
 
     def _known_matches(self, reach: float, mine: Ids) -> int:

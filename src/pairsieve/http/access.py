@@ -97,7 +97,7 @@ class Failures:
         self._when.setdefault(address, deque(maxlen=FAILURES)).append(self._clock())
 
 
-class Gate:
+class AccessControl:
     """ASGI middleware: host, token, origin, size, and the headers of every answer."""
 
     def __init__(
