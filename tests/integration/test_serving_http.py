@@ -193,7 +193,7 @@ def test_health_metrics_and_docs(client: TestClient) -> None:
     client.get("/no/such/path")
     health = client.get("/health").json()
     assert health["status"] == "ok" and health["texts"] == 3 and health["waiting"] == 0
-    assert health["corrections"] == "hubness correction and neighbour smoothing" and health["askers"] == 0
+    assert health["corrections"] == "hubness correction and neighbour smoothing" and health["queries"] == 0
     told = client.get("/metrics")
     assert told.headers["content-type"].startswith("text/plain")
     for line in (

@@ -61,7 +61,7 @@ def run_audit(
 
     def scored(round: int) -> ScoredSplit:
         scored = campaign.score(place.split, round)
-        return ScoredSplit(scored.scan, scored.scorer.uncalibrated, scored.scorer.even_odds)
+        return ScoredSplit(scored.scan, scored.scorer.head_probability, scored.scorer.even_odds)
 
     outcome = continue_audit(
         place.ledger,

@@ -288,7 +288,7 @@ class Campaign:
 
     def _scored_split(self, round: int) -> ScoredSplit:
         scored = self.score(self.split, round)
-        return ScoredSplit(scored.scan, scored.scorer.uncalibrated, scored.scorer.even_odds)
+        return ScoredSplit(scored.scan, scored.scorer.head_probability, scored.scorer.even_odds)
 
     def extend(self, labels: int) -> None:
         """Plan at least so many labels more, in further rounds as the schedule goes on."""

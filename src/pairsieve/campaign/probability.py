@@ -95,7 +95,7 @@ def _from_truth(campaign: Campaign, split: Split, round: int) -> tuple[Floats, M
     scored = campaign.score(split, round)
     nothing = AskedPairs.nothing()
     strata, wanted = plan(
-        scored.scan, nothing, FROM_TRUTH, scored.scorer.even_odds, scored.scorer.uncalibrated
+        scored.scan, nothing, FROM_TRUTH, scored.scorer.even_odds, scored.scorer.head_probability
     )
     rng = generator_for(campaign.settings.seed, round, f"calibration on {split.name}")
     drawn = draw_pairs(scored.scan, strata, wanted, nothing, np.empty(0, np.int64), rng)

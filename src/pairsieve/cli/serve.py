@@ -24,7 +24,7 @@ def serve(
     side: str | None = Option(
         None, help="The collection's side where the sides differ: left or right. [right]"
     ),
-    askers: str | None = Option(
+    queries: str | None = Option(
         None,
         help="Known texts of the other side: a split, a task folder, or a table. [those of the collection]",
     ),

@@ -89,7 +89,7 @@ def review_list(campaign: Campaign) -> ReviewList:
     groups: list[tuple[list[int], int, int | None]] = []
     if group is not None:
         groups = _groups(group, ids, scores, margin, is_listed)
-    match_score = probability(scores[first]) if probability else ranking.scorer.uncalibrated(scores[first])
+    match_score = (probability or ranking.scorer.head_probability)(scores[first])
     return ReviewList(
         of_round,
         float(threshold),

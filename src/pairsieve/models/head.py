@@ -114,7 +114,7 @@ def fold_of(groups: NDArray[np.int64], seed: int, folds: int) -> NDArray[np.int6
 def cross_fitted_log_odds(
     scores: NDArray[np.floating], labels: NDArray[np.bool_], fold: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """(n,) log-odds from out-of-fold scores: each fold's calibration is fitted to the other folds only.
+    """(n,) log-odds from out-of-fold scores: each fold's head is fitted to the other folds only.
 
     Where all labels stand in one fold there is nothing else to fit to, and the smoothed rate stands for all.
     """

@@ -45,7 +45,7 @@ _ONE = int(np.float32(2.0).view(np.int32))  # the bits of 2.0: no score of a bi-
 
 @dataclass(frozen=True, eq=False)
 class Scorer:
-    """Trained matcher, corrections, calibration and re-ranker.
+    """Trained matcher, corrections, head (`weight`, `bias`), re-ranker and calibration.
 
     Without a re-ranker a pair's score is the product of its corrected rows (its cosine, where there are no
     corrections), and its log-odds are `weight · score + bias`. With one, a candidate has the re-ranker's
@@ -62,7 +62,7 @@ class Scorer:
     calibration: Calibration | None = None
 
     def plain(self) -> Scorer:
-        """The same matcher without corrections and re-ranker: its cosine, under its own calibration."""
+        """The same matcher without corrections and re-ranker: its cosine, under its own head."""
         corrections = Corrections(self.corrections.symmetric)
         return Scorer(self.matcher, corrections, float(self.matcher.weight), float(self.matcher.bias))
 
@@ -96,8 +96,8 @@ class Scorer:
             return (log_odds - self.bias) / self.weight
         return log_odds / (1.0 + abs(log_odds))
 
-    def uncalibrated(self, scores: NDArray[Any]) -> NDArray[np.float64]:
-        """From 0 to 1: how likely a match is by the labels that were trained on. A guess, no probability."""
+    def head_probability(self, scores: NDArray[Any]) -> NDArray[np.float64]:
+        """sigmoid(log-odds): how likely a match is by the labels that were trained on, uncalibrated."""
         return sigmoid(self.log_odds(scores))
 
     @property

@@ -118,7 +118,7 @@ class RemovedGiven(BaseModel):
 class HealthGiven(BaseModel):
     status: str
     texts: int
-    askers: int = Field(description="Known texts of the asking side, where there are two collections.")
+    queries: int = Field(description="Known texts of the side that asks, where there are two collections.")
     waiting: int
     model: str
     corrections: str

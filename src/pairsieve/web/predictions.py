@@ -53,7 +53,7 @@ def write_predictions(campaign: Campaign) -> int:
 
 def _match_score(scorer: Scorer, scores: Scores) -> Any:
     """Probabilities, or, where nothing calibrates them, scores from 0 to 1."""
-    return scorer.probabilities(scores) if scorer.calibrated else scorer.uncalibrated(scores)
+    return scorer.probabilities(scores) if scorer.calibrated else scorer.head_probability(scores)
 
 
 def _unseen(campaign: Campaign, scored: ScoredSpace, scorer: Scorer) -> list[tuple[int, float]]:
