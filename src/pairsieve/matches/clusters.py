@@ -131,12 +131,12 @@ def against_truth(group: Rows, truth: Rows) -> GroupFigures:
     """
     shared, inverse = np.unique(np.stack([group, truth]), axis=1, return_inverse=True)
     together = np.bincount(inverse.ravel(), minlength=shared.shape[1]).astype(np.float64)
-    mine, real = np.bincount(group).astype(np.float64), np.bincount(truth).astype(np.float64)
+    predicted, real = np.bincount(group).astype(np.float64), np.bincount(truth).astype(np.float64)
     both = _pairs(together).sum()
     return GroupFigures(
-        _share(both, _pairs(mine).sum()),
+        _share(both, _pairs(predicted).sum()),
         _share(both, _pairs(real).sum()),
-        float((together**2 / mine[shared[0]]).sum() / len(group)),
+        float((together**2 / predicted[shared[0]]).sum() / len(group)),
         float((together**2 / real[shared[1]]).sum() / len(group)),
     )
 

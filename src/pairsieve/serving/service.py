@@ -346,7 +346,7 @@ class Service:
         if not used:
             return "none: scores are plain cosines"
         if not corrections.symmetric and not len(self.served.queries):
-            return f"{used} of queries alone: there are no known queries, so the collection's rows are not corrected"
+            return f"{used} of queries alone: no known queries, so the collection's rows are not corrected"
         return used
 
     def _reranker_in_words(self) -> str:

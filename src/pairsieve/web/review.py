@@ -105,7 +105,7 @@ class Review:
     def _list(self) -> dict[str, Any]:
         row = self._file.row()
         known = row.get("task") == self._session.campaign.task.fingerprint
-        return row if known and "match_score" in row else {}  # a list of an earlier version is made again
+        return row if known and "match_score" in row else {}  # a list of an earlier form is made again
 
     def stop(self) -> None:
         """End the process that makes the list, if one is at work."""
@@ -176,7 +176,7 @@ class Review:
                 shown["values"] = [each["left"] for each in columns.rows(texts.texts[at], texts.texts[at])]
             return shown
 
-        made = {
+        shown_group = {
             "members": [record(at) for at in members[:MOST_MEMBERS]],
             "size": len(members),
             "columns": list(columns.names),
@@ -187,13 +187,13 @@ class Review:
         if outside is not None:
             one, other = outside >> 32, outside & 0xFFFF_FFFF
             nearest = other if one in members else one
-            made["outside"] = {
+            shown_group["outside"] = {
                 "pair": str(outside),
                 **record(nearest),
                 **self._match_score(row, match_scores.get(outside)),
                 "label": session.look(lambda cache: _state(cache, outside)),
             }
-        return made
+        return shown_group
 
     def _links(self, members: list[int]) -> dict[str, int]:
         """How many pairs inside a group are labelled: match, no match, unsure."""
@@ -280,13 +280,13 @@ def write_review(folder: Path, cache: Path | None = None) -> None:
     events = len(campaign.ledger.answers())
     found = review_list(campaign)
     steps = waterfalls(found.scored, campaign.split, found.ids[:EXPLAINED])
-    made = {
+    row = {
         **found.as_json(),
         "waterfalls": [[[step.name, round(step.log_odds, 3)] for step in each] for each in steps],
         "task": campaign.task.fingerprint,
         "events": events,
     }
-    write_checksummed(review_file(folder), made)
+    write_checksummed(review_file(folder), row)
     campaign.ledger.close()
 
 
