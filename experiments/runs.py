@@ -19,7 +19,7 @@ from experiments.manual_verification import verify_by_hand
 from experiments.setup import MEASURED_SPLITS, Setup
 from pairsieve.artifacts import ArtifactStore, file_digest, key_digest
 from pairsieve.campaign import Campaign, create_campaign
-from pairsieve.campaign.figures import read_sealed, write_sealed
+from pairsieve.campaign.figures import read_checksummed, write_checksummed
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.errors import InputError
 from pairsieve.measure.curve import Curve, curve_from_counts, curve_from_scores, measure_exactly
@@ -58,13 +58,13 @@ def run_folder(run: Run, setup: Setup) -> Path:
 
 def finished(run: Run, setup: Setup) -> dict[str, Any] | None:
     """The result of a finished run: `figures`, `learner` and `device`; None where it is not finished."""
-    return read_sealed(run_folder(run, setup) / FIGURES)
+    return read_checksummed(run_folder(run, setup) / FIGURES)
 
 
 def execute(run: Run, setup: Setup, say: Report) -> dict[str, Any]:
     """Execute a run to its end, or read the result of a finished one."""
     folder = run_folder(run, setup)
-    done = read_sealed(folder / FIGURES)
+    done = read_checksummed(folder / FIGURES)
     if done is not None:
         return done
     folder.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def execute(run: Run, setup: Setup, say: Report) -> dict[str, Any]:
         "manual": _manual,
     }[run.model](run, setup, folder, say)
     result["device"] = setup.encoder.device
-    write_sealed(folder / FIGURES, result)
+    write_checksummed(folder / FIGURES, result)
     if not setup.keep_models:
         _drop_models(folder)
     return result

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from experiments.bench.audit_coverage import summary, table
 from pairsieve.audit.draws import AskedPairs, allocate, reach_rank, strata_from_counts, whole_labels
+from pairsieve.audit.earlier_draws import earlier_draws_estimate
 from pairsieve.audit.errors import AnswerErrors
-from pairsieve.audit.moved import moved_estimate
 from pairsieve.matches.listed import ListTally
 from pairsieve.numeric import sigmoid
 from pairsieve.pairs import ScoredPairs
@@ -160,7 +160,7 @@ def estimated(regime: Regime, state: State, match: Array, given: Array, rng: np.
     drawn = asked.audit > 0
     strata, reach, at = _cut(regime.listed, scores, int(drawn.sum()))
     ranks = np.round((1.0 - asked.scores) / 2.0 * PAIRS) + 1.0
-    whole = moved_estimate(strata, asked, at, reach=reach, ranks=ranks, errors=errors)
+    whole = earlier_draws_estimate(strata, asked, at, reach=reach, ranks=ranks, errors=errors)
     tally = ListTally(strata, reach, ids, asked, errors, threshold=at, moved=True)
     listed = scores >= np.float32(at)
     listed[ids[~drawn]] = asked.labels[~drawn] == 1

@@ -6,7 +6,7 @@
 Texts lie in groups of 2 to 6, or of 10 to 30. Rounds of a tenth of the labels ask pairs of which half match;
 an answer is wrong with the chance given; what follows is inferred before each eighth of a round, as a
 campaign does. Printed: inferred labels, their true error, the same if one "no match" were enough to keep two
-groups apart and nothing were asked twice ("one witness"), the mean 95 % limit that `status` states, and the
+groups apart and nothing were asked twice ("one negative"), the mean 95 % limit that `status` states, and the
 share of repeats in which it covers the true error.
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from pairsieve.campaign.questions import asked_all_the_same, errors_of_checks
 from pairsieve.pairs import AllPairs, Ids, pair_rows
-from pairsieve.transitivity import OPEN, WITNESSES, implied
+from pairsieve.transitivity import MIN_NEGATIVES, OPEN, implied
 
 GROUPS = {"2 to 6": (2, 6), "10 to 30": (10, 30)}
 TEXTS, ROUNDS, PARTS = 300, 10, 8
@@ -43,7 +43,12 @@ def asked_pairs(space: AllPairs, group: Any, count: int, rng: np.random.Generato
 
 
 def once(
-    sizes: tuple[int, int], labels: int, wrong: float, witnesses: int, checked: bool, rng: np.random.Generator
+    sizes: tuple[int, int],
+    labels: int,
+    wrong: float,
+    min_negatives: int,
+    checked: bool,
+    rng: np.random.Generator,
 ) -> dict[str, float]:
     """One campaign: its inferred labels, their error, and what is stated of it."""
     space, group = AllPairs(TEXTS), made_groups(sizes, rng)
@@ -55,7 +60,7 @@ def once(
 
     def following(ids: Ids) -> Any:
         ids_, said = np.array(given_ids, np.int64), np.array(given_labels, bool)
-        return implied(space, ids, ids_[said], ids_[~said], witnesses).labels
+        return implied(space, ids, ids_[said], ids_[~said], min_negatives).labels
 
     inferred = np.empty(0, np.int64)
     for batch in np.array_split(pairs, ROUNDS):
@@ -87,14 +92,14 @@ def main() -> None:
     asked = parser.parse_args()
     rows = []
     print(
-        f"{'groups':10}{'labels':>8}{'wrong':>8}{'inferred':>10}{'asked':>8}{'error':>8}{'one witness':>13}"
+        f"{'groups':10}{'labels':>8}{'wrong':>8}{'inferred':>10}{'asked':>8}{'error':>8}{'one negative':>13}"
         f"{'limit':>8}{'covered':>9}"
     )
     for name, sizes in GROUPS.items():
         for labels in asked.labels:
             for wrong in asked.wrong:
                 rng = np.random.default_rng(0)
-                found = [once(sizes, labels, wrong, WITNESSES, True, rng) for _ in range(asked.repeats)]
+                found = [once(sizes, labels, wrong, MIN_NEGATIVES, True, rng) for _ in range(asked.repeats)]
                 plain = [
                     once(sizes, labels, wrong, 1, False, rng) for _ in range(max(asked.repeats // 10, 5))
                 ]
@@ -104,13 +109,13 @@ def main() -> None:
                     "labels": labels,
                     "wrong": wrong,
                     **{key: float(np.nanmean([each[key] for each in found])) for key in found[0]},
-                    "one_witness": float(np.nanmean([each["error"] for each in plain])),
+                    "one_negative": float(np.nanmean([each["error"] for each in plain])),
                     "covered": float(np.mean(covered)),
                 }
                 rows.append(row)
                 print(
                     f"{name:10}{labels:8,}{wrong:8.2f}{row['inferred']:10.0f}{row['asked']:8.1f}"
-                    f"{row['error']:8.3f}{row['one_witness']:13.3f}{row['high']:8.3f}{row['covered']:9.3f}",
+                    f"{row['error']:8.3f}{row['one_negative']:13.3f}{row['high']:8.3f}{row['covered']:9.3f}",
                     flush=True,
                 )
     if asked.out:

@@ -248,7 +248,7 @@ def reliable(rows: list[dict[str, Any]]) -> str:
 def inferred(rows: list[dict[str, Any]]) -> str:
     """The error of inferred labels, true and stated."""
     forms = {"wrong": ".2f", "inferred": ".0f", "asked": ".1f"}
-    names = (*forms, "error", "one_witness", "high", "covered")
+    names = (*forms, "error", "one_negative", "high", "covered")
     shown = [
         [row["groups"], f"{row['labels']:,}", *(_number(row[name], forms.get(name, ".3f")) for name in names)]
         for row in rows

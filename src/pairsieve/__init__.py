@@ -7,7 +7,7 @@
     matches = ps.find_matches(campaign, precision=0.9)
 
 docs/library.md shows all of it. Importing the package loads nothing heavy: each name is fetched from its
-room when it is first used.
+module when it is first used.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from pairsieve.library.evaluation import evaluate_embeddings as evaluate_embeddings
     from pairsieve.library.evaluation import evaluate_model as evaluate_model
     from pairsieve.library.evaluation import evaluate_scores as evaluate_scores
-    from pairsieve.library.handover import export_model as export_model
-    from pairsieve.library.handover import write_report as write_report
+    from pairsieve.library.export import export_model as export_model
+    from pairsieve.library.export import write_report as write_report
     from pairsieve.library.matches import explain_pair as explain_pair
     from pairsieve.library.matches import find_clusters as find_clusters
     from pairsieve.library.matches import find_matches as find_matches
@@ -78,7 +78,7 @@ _NAMES = {  # module: what it gives, as NAME or NAME=ITS_NAME_THERE
     "write_questions",
     "library.campaigns": "campaign_status create_campaign extend_campaign next_command open_campaign",
     "library.evaluation": "audit_model draw_sample evaluate_embeddings evaluate_model evaluate_scores",
-    "library.handover": "export_model write_report",
+    "library.export": "export_model write_report",
     "library.matches": "explain_pair find_clusters find_matches",
     "library.records": "Audit ClusterList DrawnSample Evaluation ImportedAnswers MatchList OperatingPoint "
     "Question QuestionFile Report RoundStatus Status",

@@ -21,7 +21,7 @@ from pairsieve.audit.estimate import Limits
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError, SettingsError, nearest
 from pairsieve.numeric import logit, sigmoid
-from pairsieve.settings import SEALED
+from pairsieve.settings import TEST_SPLIT
 
 Floats = NDArray[np.float64]
 Row = Mapping[str, Any]  # the figures of a round
@@ -163,7 +163,7 @@ def ap_curve(rows: Sequence[Row]) -> list[tuple[int, float]]:
     """(labels, AP) after each round: by the truth of a measured split but test, else by drawn labels."""
     curve = []
     for row in rows:
-        measured = [figures for split, figures in row.get("measures", {}).items() if split != SEALED]
+        measured = [figures for split, figures in row.get("measures", {}).items() if split != TEST_SPLIT]
         source = measured[0] if measured else row.get("estimated") or {}
         if "value" in (source.get("average_precision") or {}):
             curve.append((row["labels"], source["average_precision"]["value"]))

@@ -6,7 +6,7 @@ raise that number in `FORMATS` when an algorithm or a file changes, and no older
 
 It is built beside its place, listed in `manifest.json` with the size and sha256 of every file, forced to
 disk, and renamed: it is there whole or not at all. On the way out sizes and checksums are compared; what is
-torn or altered is moved aside and built again, never used.
+incomplete or altered is moved aside and built again, never used.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ PairsieveError                 anything pairsieve reports in words; the command 
 ├── PoolExhausted              fewer unlabelled pairs remain than were asked for
 ├── LedgerError                a question or answer the ledger must refuse
 │   └── LedgerUnavailable      the database cannot be reached or written now; the same call may succeed later
-├── ArtifactError              a stored artifact that is missing, torn or altered and cannot be rebuilt
+├── ArtifactError              a stored artifact that is missing, incomplete or altered and cannot be rebuilt
 └── MissingExtra               an optional package is needed; names the install line
 """
 
@@ -49,7 +49,7 @@ class LedgerUnavailable(LedgerError):
 
 
 class ArtifactError(PairsieveError):
-    """A stored artifact that is missing, torn or altered and cannot be rebuilt from what is here."""
+    """A stored artifact that is missing, incomplete or altered and cannot be rebuilt from what is here."""
 
 
 class MissingExtra(PairsieveError):

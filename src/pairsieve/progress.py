@@ -25,7 +25,7 @@ class Bar(Protocol):
 def bar(total: int, words: str, unit: str = "it") -> Bar:
     """A progress bar on stderr; shown only on a terminal, so that logs and pipes stay clean."""
     shown = _tqdm(None, words, unit, total)
-    return shown if _listener is None else _Told(shown, total, words, unit, _listener)
+    return shown if _listener is None else _ReportedBar(shown, total, words, unit, _listener)
 
 
 def listen(listener: Callable[[str], None] | None) -> None:
@@ -37,7 +37,7 @@ def listen(listener: Callable[[str], None] | None) -> None:
 _listener: Callable[[str], None] | None = None
 
 
-class _Told:
+class _ReportedBar:
     """A bar that is told to the listener too; the words are empty at its end."""
 
     def __init__(self, shown: Bar, total: int, words: str, unit: str, tell: Callable[[str], None]) -> None:
@@ -51,7 +51,7 @@ class _Told:
             self._last = time.monotonic()
             self._tell(f"{self._words}: {self._done:,.0f} of {self._total:,} {self._unit}s")
 
-    def __enter__(self) -> _Told:
+    def __enter__(self) -> _ReportedBar:
         return self
 
     def __exit__(self, *error: Any) -> None:

@@ -23,7 +23,7 @@ from pairsieve.files import read_limited, write_text
 
 FORMAT = 2  # of campaign folders: one scorer, in the field's words
 CAMPAIGN_FILE = "campaign.toml"
-SEALED = "test"  # the split nobody looks at unless asked, and whose truth decides nothing
+TEST_SPLIT = "test"  # the split nobody looks at unless asked, and whose truth decides nothing
 MOST_BYTES = 1 << 20  # of a campaign file
 ACCEPTING = "# What is edited after the first run is taken up by: pairsieve run DIR --accept-settings"
 MEASURED = ("best", "exact", "uncertainty")  # recipe, search, strategy with which a campaign measures itself

@@ -109,9 +109,9 @@ def _sheet_writer(
     def cell(value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        made = WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("\ufffd", value)[:MOST_SHEET_LETTERS])
-        made.data_type = "s"
-        return made
+        text_cell = WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("\ufffd", value)[:MOST_SHEET_LETTERS])
+        text_cell.data_type = "s"
+        return text_cell
 
     def append(columns: Mapping[str, Sequence[Any]]) -> None:
         nonlocal count

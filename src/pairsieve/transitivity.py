@@ -2,8 +2,8 @@
 
 In an equivalence relation (duplicates inside one collection) two rules hold. Texts joined by a path of
 matches match. Two such groups with a "no match" between them have no match between them at all. Answers can
-be wrong, and one wrong "no match" between two groups would speak for every pair between them: two witnesses
-are asked for. Everything here is computed from the current labels alone. A "no match" inside a group of
+be wrong, and one wrong "no match" between two groups would speak for every pair between them: two are
+needed. Everything here is computed from the current labels alone. A "no match" inside a group of
 matches is a contradiction; nothing is inferred from that group until somebody has looked at the chain that
 makes it.
 
@@ -25,7 +25,7 @@ from pairsieve.pairs import AllPairs, Ids, Mask, PairSpace, Rows, is_member, pai
 Labels = NDArray[np.int8]
 
 MATCH, NO_MATCH, OPEN = 1, 0, -1
-WITNESSES = 2  # "no match" labels between two groups from which every pair between them follows
+MIN_NEGATIVES = 2  # "no match" labels between two groups from which every pair between them follows
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +33,8 @@ class Groups:
     """The texts that labels speak of, in groups joined by matches, and the groups kept apart.
 
     `texts` (t,) are sorted row numbers, `group` (t,) their group. `apart` (k,) are sorted keys of two groups
-    with enough "no match" labels between them, `witness` (k,) the smallest such pair. `torn` (g,) marks
-    groups with a contradiction inside.
+    with enough "no match" labels between them, `negative_between` (k,) the smallest such pair.
+    `contradictory` (g,) marks groups with a contradiction inside.
     """
 
     positives: Ids  # sorted
@@ -42,8 +42,8 @@ class Groups:
     texts: Rows
     group: Rows
     apart: Ids
-    witness: Ids
-    torn: Mask
+    negative_between: Ids
+    contradictory: Mask
 
     def of(self, rows: Rows) -> Rows:
         """The group of each text, -1 where no label speaks of it."""
@@ -101,7 +101,7 @@ class Implied:
             return self.groups.path(left, right)
         left_group, right_group = self.groups.of(np.array([left, right])).tolist()
         key = pair_ids(min(left_group, right_group), max(left_group, right_group))
-        between = self.groups.witness[np.searchsorted(self.groups.apart, key)]
+        between = self.groups.negative_between[np.searchsorted(self.groups.apart, key)]
         one, other = int(between >> 32), int(between & 0xFFFFFFFF)
         if self.groups.of(np.array([one]))[0] != left_group:
             one, other = other, one
@@ -117,7 +117,9 @@ class Contradiction:
     also: int = 0  # other "no match" labels inside the same group, where one stands for all
 
 
-def grouped(space: PairSpace, positive_ids: Ids, negative_ids: Ids, witnesses: int = WITNESSES) -> Groups:
+def grouped(
+    space: PairSpace, positive_ids: Ids, negative_ids: Ids, min_negatives: int = MIN_NEGATIVES
+) -> Groups:
     """The groups that labelled pairs (ids in any order) make of the texts of one collection."""
     from scipy.sparse.csgraph import connected_components
 
@@ -130,28 +132,28 @@ def grouped(space: PairSpace, positive_ids: Ids, negative_ids: Ids, witnesses: i
         count, group = connected_components(_graph(texts, positives), directed=False)
     group = group.astype(np.int64)
     one, other = (group[np.searchsorted(texts, rows)] for rows in pair_rows(negatives))
-    torn = np.zeros(count, dtype=bool)
-    torn[one[one == other]] = True
+    contradictory = np.zeros(count, dtype=bool)
+    contradictory[one[one == other]] = True
     keys = pair_ids(np.minimum(one, other), np.maximum(one, other))[one != other]
     # Negatives are sorted: the first is the smallest.
     apart, first, count_between = np.unique(keys, return_index=True, return_counts=True)
-    enough = count_between >= witnesses
-    witness = negatives[one != other][first[enough]]
-    return Groups(positives, negatives, texts, group, apart[enough], witness, torn)
+    enough = count_between >= min_negatives
+    negative_between = negatives[one != other][first[enough]]
+    return Groups(positives, negatives, texts, group, apart[enough], negative_between, contradictory)
 
 
 def implied(
-    space: PairSpace, ids: Ids, positive_ids: Ids, negative_ids: Ids, witnesses: int = WITNESSES
+    space: PairSpace, ids: Ids, positive_ids: Ids, negative_ids: Ids, min_negatives: int = MIN_NEGATIVES
 ) -> Implied:
     """What follows for the pairs `ids` (n,) from the labelled pairs, in O((n + labels) log labels).
 
-    witnesses: "no match" labels between two groups that it takes to keep them apart.
+    min_negatives: "no match" labels between two groups that it takes to keep them apart.
     """
-    groups = grouped(space, positive_ids, negative_ids, witnesses)
+    groups = grouped(space, positive_ids, negative_ids, min_negatives)
     ids = np.asarray(ids, dtype=np.int64)
     left, right = (groups.of(rows) for rows in pair_rows(ids))
     labels = np.full(len(ids), OPEN, np.int8)
-    sound = np.append(~groups.torn, False)  # the last entry is for -1, the text without a label
+    sound = np.append(~groups.contradictory, False)  # the last entry is for -1, the text without a label
     usable = sound[left] & sound[right]
     labels[usable & (left == right)] = MATCH
     keys = pair_ids(np.minimum(left, right), np.maximum(left, right))
@@ -195,12 +197,12 @@ def check_transitive(space: PairSpace) -> None:
 
 def _check_labels(space: PairSpace, positives: Ids, negatives: Ids) -> None:
     for kind, ids in (("matches", positives), ("non-matches", negatives)):
-        strangers = ids[~space.contains(ids)]
-        if len(strangers):
-            what = f"{len(strangers):,} of the labelled {kind} are not pairs of the space"
+        outside = ids[~space.contains(ids)]
+        if len(outside):
+            what = f"{len(outside):,} of the labelled {kind} are not pairs of the space"
             why = f"it has {space.shape[0]:,} texts, and the left row of a pair is the smaller one"
             remedy = "Make ids with space.ids(left, right)"
-            raise InputError(what, where=f"pair id {strangers[0]}", why=why, remedy=remedy)
+            raise InputError(what, where=f"pair id {outside[0]}", why=why, remedy=remedy)
     both = positives[is_member(positives, negatives)]
     if len(both):
         raise InputError(

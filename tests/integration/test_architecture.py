@@ -33,7 +33,7 @@ def first_table(text: str) -> list[list[str]]:
 
 
 def contract_rows() -> list[set[str]]:
-    """The rooms of each row of the import contract, the top row first."""
+    """The packages of each row of the import contract, the top row first."""
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
     return [set(re.findall(r"pairsieve\.(\w+)", layer)) for layer in contract["layers"]]
 
@@ -44,7 +44,7 @@ def walked_files() -> list[str]:
     return list(dict.fromkeys(row[1].strip("`") for row in walk))
 
 
-def test_the_map_names_every_room_of_the_contract_in_its_order():
+def test_the_map_names_every_package_of_the_contract_in_its_order():
     named = [set(re.findall(r"`(\w+)`", row[1])) for row in first_table(section("The map"))]
     rows = contract_rows()
     assert set.union(*named) == set.union(*rows)
@@ -53,8 +53,8 @@ def test_the_map_names_every_room_of_the_contract_in_its_order():
 
 
 def test_every_file_named_exists():
-    rooms = "|".join(sorted(set.union(*contract_rows())))
-    for path in re.findall(rf"`((?:{rooms})(?:/\w+)*\.py)`", PAGE):
+    packages = "|".join(sorted(set.union(*contract_rows())))
+    for path in re.findall(rf"`((?:{packages})(?:/\w+)*\.py)`", PAGE):
         assert (PACKAGE / path).is_file(), f"ARCHITECTURE.md names {path}, which is not there"
     for path in re.findall(r"`((?:tests|docs|experiments)/[\w/.-]+)`", PAGE):
         assert (ROOT / path).exists(), f"ARCHITECTURE.md names {path}, which is not there"
@@ -77,7 +77,7 @@ def traced(tmp_path_factory, task, tiny_encoder):
             return  # bodies of modules and classes run on import: not a step of the round
         if event == "call":
             ran.add(code.co_filename)
-        elif code.co_name == "write_sealed" and measured.exists():
+        elif code.co_name == "write_checksummed" and measured.exists():
             sys.setprofile(None)
 
     app = all_commands()

@@ -132,7 +132,7 @@ def test_a_label_changed_while_we_look_is_looked_at_again(
 
     monkeypatch.setattr(ledger, "infer", late)
     assert infer_labels(ledger, SPACE).inferred == 0
-    assert len(tries) == 2 and inferred(ledger) == {}, "0 = 1 and one witness against 2 is not enough"
+    assert len(tries) == 2 and inferred(ledger) == {}, '0 = 1 and one "no match" with 2 is not enough'
 
     def never(*told: object) -> int:
         raise LedgerError("always in the way")
@@ -172,7 +172,7 @@ def test_whatever_people_say_the_inferred_labels_are_those_that_follow(
 
 
 def test_what_follows_no_longer_is_taken_back_though_its_chain_stands(ledger: Ledger) -> None:
-    """0 = 1 = 2, and two witnesses against 3; the second, not on the chain, is taken back."""
+    """0 = 1 = 2, and two "no match" with 3; the second, not on the chain, is taken back."""
     say(ledger, 1, (0, 1), (1, 2))
     say(ledger, 0, (0, 3), (2, 3))
     infer_labels(ledger, SPACE)

@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 
 from pairsieve import cli, tables
 from pairsieve.errors import InputError, LedgerError
-from pairsieve.http.gate import Gate
+from pairsieve.http.access import AccessControl
 from pairsieve.http.proxy import Proxy
 from pairsieve.measure import inputs
 from pairsieve.models import encoder_named
@@ -245,7 +245,7 @@ async def served(scope: Any, receive: Any, send: Any) -> None:
 
 
 def test_a_request_with_two_lengths_is_refused_and_its_connection_closed() -> None:
-    client = TestClient(Gate(served), base_url=HERE, headers={"X-Pairsieve": "1"})
+    client = TestClient(AccessControl(served), base_url=HERE, headers={"X-Pairsieve": "1"})
     headers = {"Transfer-Encoding": "chunked", "Content-Length": "5"}
     refused = client.post("/", content=b"0\r\n\r\n", headers=headers)
     assert refused.status_code == 400 and refused.headers["connection"] == "close"
@@ -254,7 +254,7 @@ def test_a_request_with_two_lengths_is_refused_and_its_connection_closed() -> No
 
 def test_the_public_origin_counts_also_where_a_proxy_changes_the_host() -> None:
     proxy = Proxy("https://label.example.org")
-    client = TestClient(Gate(served, "t" * 16, proxy=proxy), base_url=HERE, client=("127.0.0.1", 1))
+    client = TestClient(AccessControl(served, "t" * 16, proxy=proxy), base_url=HERE, client=("127.0.0.1", 1))
     ours = {"X-Pairsieve": "1", "Authorization": "Bearer " + "t" * 16}
     for origin, status in (("https://label.example.org", 200), ("https://evil.example", 403)):
         assert client.post("/", headers={**ours, "Origin": origin}).status_code == status

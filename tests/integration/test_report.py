@@ -22,7 +22,7 @@ from pairsieve.contracts import Answer
 from pairsieve.pairs import AllPairs, pair_rows
 from pairsieve.report.facts import Facts, gather
 from pairsieve.report.page import write_report
-from pairsieve.scorer.scorer import below_candidates, squash
+from pairsieve.scorer.scorer import below_candidates, softsign
 from pairsieve.settings import without_password
 from pairsieve.tasks import Collection, Task, save_task
 from pairsieve.tasks.task import one_collection
@@ -171,7 +171,7 @@ def test_mistakes_are_the_worst_of_all_pairs(finished: Path, written: tuple[Fact
     if scored.scorer.reranker is None:
         log_odds, alone = (log_odds - scored.scorer.bias) / scored.scorer.weight, alone
     else:
-        log_odds = squash(below_candidates(log_odds))
+        log_odds = softsign(below_candidates(log_odds))
     assert scores[alone] == pytest.approx(log_odds[alone], abs=1e-4)
     positive = np.isin(ids, part.positives)
     worst = np.sort(scores[~positive])[::-1][:8]

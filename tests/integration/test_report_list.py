@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pairsieve.library.handover import write_report
+from pairsieve.library.export import write_report
 from pairsieve.library.matches import find_clusters, find_matches
 from pairsieve.report.listed import listed
 from synthetic_task import begin, synthetic_task

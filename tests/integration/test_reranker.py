@@ -24,7 +24,7 @@ from pairsieve.reranker.saving import load_reranker, save_reranker
 from pairsieve.reranker.trees import fit_trees
 from pairsieve.scan import open_scan
 from pairsieve.scorer import load_scorer
-from pairsieve.scorer.scorer import RerankedScan, below_candidates, squash
+from pairsieve.scorer.scorer import RerankedScan, below_candidates, softsign
 from pairsieve.settings import Schedule
 from synthetic_task import begin, synthetic_task
 
@@ -306,9 +306,9 @@ def test_counts_over_re_ranked_pairs_are_exact(seed, symmetric, weight, bias):
     ids = np.sort(rng.choice(every, 12, replace=False))
     log_odds = rng.normal(0, 5, 12)
     scan = RerankedScan(base, weight, bias, ids, log_odds)
-    scores = squash(below_candidates(weight * base.scores(every).astype(np.float64) + bias))
-    assert scores.max() <= squash(np.array(-2.0))
-    scores[is_member(every, ids)] = squash(log_odds)
+    scores = softsign(below_candidates(weight * base.scores(every).astype(np.float64) + bias))
+    assert scores.max() <= softsign(np.array(-2.0))
+    scores[is_member(every, ids)] = softsign(log_odds)
     assert np.array_equal(scan.scores(every), scores)
     thresholds = np.concatenate([scores, rng.uniform(-1, 1, 5).astype(np.float32), [-1.0, 1.0]])
     thresholds = thresholds.astype(np.float32)

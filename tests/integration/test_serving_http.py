@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from examples import examples
 from fuzzing import fuzz_by_schema
 from pairsieve.campaign import Campaign
-from pairsieve.http.gate import FAILURES, LARGEST_BODY
+from pairsieve.http.access import FAILURES, LARGEST_BODY
 from pairsieve.scorer import save_scorer
 from pairsieve.serving import Service
 from pairsieve.serving.app import MOST_IN_BATCH, make_app
@@ -193,7 +193,7 @@ def test_health_metrics_and_docs(client: TestClient) -> None:
     client.get("/no/such/path")
     health = client.get("/health").json()
     assert health["status"] == "ok" and health["texts"] == 3 and health["waiting"] == 0
-    assert health["corrections"] == "hubness correction and neighbour smoothing" and health["askers"] == 0
+    assert health["corrections"] == "hubness correction and neighbour smoothing" and health["queries"] == 0
     told = client.get("/metrics")
     assert told.headers["content-type"].startswith("text/plain")
     for line in (

@@ -27,7 +27,7 @@ from pairsieve.scan import Scan, open_scan
 from pairsieve.scorer import Scorer, load_scorer, save_scorer, score_matrix, score_space, score_texts
 from pairsieve.scorer.corrections import smoothed
 from pairsieve.scorer.saving import write_checksums
-from pairsieve.scorer.scorer import below_candidates, squash
+from pairsieve.scorer.scorer import below_candidates, softsign
 from pairsieve.serving import Service, UnknownKey
 from pairsieve.settings import Schedule
 from pairsieve.tasks import Collection, Split
@@ -157,8 +157,8 @@ def test_measured_exported_and_served_scores_are_the_same(trained: Trained, tmp_
 def test_an_exported_scorer_serves_the_same(trained: Trained, tmp_path: Path) -> None:
     split = trained.test
     expected = score_matrix(trained.campaign.score(split))
-    askers = None if split.space.symmetric else split.left
-    with Service.open(trained.exported, split.right, askers=askers, state=tmp_path) as service:
+    queries = None if split.space.symmetric else split.left
+    with Service.open(trained.exported, split.right, queries=queries, state=tmp_path) as service:
         agree(served_matrix(service, split.left, split.right, by_text=False), expected)
 
 
@@ -182,7 +182,7 @@ def test_scores_stay_right_under_any_changes(
     held = dict(zip(split.right.keys, split.right.texts))
     options: dict[str, Any] = {"state": tmp_path / "state"}
     if not one:
-        options["askers"] = split.left
+        options["queries"] = split.left
 
     def check(service: Service) -> None:
         texts = Collection(list(held), list(held.values()))
@@ -274,7 +274,7 @@ def scores_of_new(scorer: Scorer, text: str, left: list[str], right: list[str]) 
     both = below_candidates(log_odds)
     both[own] = scorer.reranker.log_odds(found["logits"][mine], log_odds[own])
     assert 0 < len(own) < len(log_odds)
-    return squash(both)
+    return softsign(both)
 
 
 def test_a_new_text_is_scored_as_defined_and_changes_nothing(trained: Trained, tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_a_new_text_is_scored_as_defined_and_changes_nothing(trained: Trained, t
     assert np.abs(found - expected).max() <= 2 * close
 
 
-def test_without_known_askers_the_collection_is_not_corrected(trained: Trained, tmp_path: Path) -> None:
+def test_without_known_queries_the_collection_is_not_corrected(trained: Trained, tmp_path: Path) -> None:
     split, scorer = trained.test, load_scorer(trained.exported)
     with Service.open(trained.exported, split.right, state=tmp_path) as service:
         about = service.about()
@@ -306,10 +306,10 @@ def test_without_known_askers_the_collection_is_not_corrected(trained: Trained, 
         if split.space.symmetric:
             assert about["corrections"] == "hubness correction and neighbour smoothing"
             return
-        assert about["askers"] == 0 and "no askers are known" in about["corrections"]
+        assert about["queries"] == 0 and "no known queries" in about["corrections"]
         found = {match.key: match.score for match in service.match(NEW, ALL)}
     with Service.open(trained.exported, trained.folder.parent / "task", state=tmp_path / "2") as service:
-        assert service.about()["askers"] == 130, "a task of two collections brings its own"
+        assert service.about()["queries"] == 130, "a task of two collections brings its own"
     if scorer.reranker is not None:
         return
     rows, corrections = scorer.matcher.embed(list(split.right.texts), "right"), scorer.corrections

@@ -45,7 +45,7 @@ def campaign(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> ps
     return made
 
 
-def test_answers_are_those_of_the_campaign_and_never_of_the_askers_source(
+def test_answers_are_those_of_the_campaign_and_never_of_the_querys_source(
     campaign: ps.Campaign, tmp_path: Path
 ) -> None:
     split = campaign.split

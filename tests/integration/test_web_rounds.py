@@ -18,7 +18,7 @@ import pytest
 
 import pairsieve.web.rounds as rounds_module
 from pairsieve.campaign import Campaign
-from pairsieve.campaign.figures import read_sealed
+from pairsieve.campaign.figures import read_checksummed
 from pairsieve.campaign.questions import unaskable_pairs
 from pairsieve.contracts import Answer
 from pairsieve.errors import LedgerUnavailable
@@ -52,7 +52,7 @@ class FakeRounds(Rounds):
 def run_once(rounds: FakeRounds) -> None:
     before = rounds.finished
     rounds.ready_now = True
-    rounds.poke()
+    rounds.wake()
     until(lambda: rounds.finished > before)
 
 
@@ -72,7 +72,7 @@ for n, _ in enumerate(sys.stdin):
         run_once(rounds)
         assert rounds.report()["error"] == "the disk is full"
         rounds.ready_now = True
-        rounds.poke()
+        rounds.wake()
         time.sleep(0.2)
         assert rounds.finished == 2, "it waits for somebody"
         rounds.retry()
@@ -94,7 +94,7 @@ for _ in sys.stdin:
     rounds.start()
     try:
         rounds.ready_now = True
-        rounds.poke()
+        rounds.wake()
         until(lambda: rounds.report()["progress"] == "embedding: 4,000 of 10,000 texts")
         assert rounds.report()["busy"] and rounds._process is not None and rounds._process.stdin is not None
         rounds._process.stdin.write("seen\n")
@@ -258,7 +258,7 @@ def test_predictions_hold_every_pair_asked_and_the_surest_matches_nobody_was_ask
     campaign.ledger.answer([Answer(pair, int(pair <= given[2])) for pair in given], "Ann", "page")
     campaign.run()
     assert write_predictions(campaign) == 20
-    row = read_sealed(predictions_file(campaign.folder))
+    row = read_checksummed(predictions_file(campaign.folder))
     assert row is not None
     assert sorted(row["pairs"]) == given
     seen, space = dict(row["unseen"]), campaign.split.space

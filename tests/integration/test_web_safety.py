@@ -15,7 +15,15 @@ from examples import examples
 from fuzzing import fuzz_by_schema
 from pairsieve.campaign import Campaign
 from pairsieve.errors import InputError
-from pairsieve.http.gate import COOKIE, FAILURES, LARGEST_BODY, Failures, check_host, cookie_for, is_loopback
+from pairsieve.http.access import (
+    COOKIE,
+    FAILURES,
+    LARGEST_BODY,
+    Failures,
+    check_host,
+    cookie_for,
+    is_loopback,
+)
 from pairsieve.web.app import make_app
 from pairsieve.web.session import LabellingSession
 from web_campaign import HERE, asked_campaign

@@ -95,7 +95,7 @@ def result(folder: Path) -> dict[str, Any]:
     found["status"] = [(row["round"], row["labels"]) for row in campaign.status()["rounds"]]
     if (folder / "campaign" / "rounds" / "predictions.json").exists():
         write_predictions(campaign)  # as the page does after each run
-        found["opinions"] = Predictions(folder / "campaign").by_pair()
+        found["match_scores"] = Predictions(folder / "campaign").by_pair()
     campaign.ledger.close()
     return found
 

@@ -1,4 +1,4 @@
-"""Stopped, killed, torn: whatever happens to a campaign, run it again and it is the same."""
+"""Stopped, killed, incomplete: whatever happens to a campaign, run it again and it is the same."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def run_until(folder: Path, moment: int) -> int:
             (ArtifactStore, "_install"),
             (Ledger, "ask"),
             (Ledger, "answer"),
-            (loop, "write_sealed"),
+            (loop, "write_checksummed"),
         ):
             wire.watch(patch, owner, name)
         try:
@@ -298,7 +298,7 @@ def test_killed_at_random_moments_and_run_to_the_end(
     assert seen - {"choose"}, "the kills all fell before the first question"
 
 
-# ── torn and altered ────────────────────────────────────────────────────────────────────────────────
+# ── incomplete and altered ────────────────────────────────────────────────────────────────────────────────
 
 
 def flip(path: Path) -> None:
@@ -362,7 +362,7 @@ def test_damaged_figures_are_measured_again(
     assert Campaign(folder).step().name == "train"
     with caplog.at_level(logging.WARNING, "pairsieve"):
         assert Campaign(folder).run() == Step("finished", 3)
-    assert (f"{file} is torn or altered" in caplog.text) == (harm is not Path.unlink)
+    assert (f"{file} is incomplete or altered" in caplog.text) == (harm is not Path.unlink)
     assert picture(folder) == picture(finished["projection"])
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from pairsieve.http.access import BODY_SECONDS
 from pairsieve.http.connections import HEAD_SECONDS
-from pairsieve.http.gate import BODY_SECONDS
 from serving_campaign import finished_campaign
 from web_campaign import asked_campaign
 

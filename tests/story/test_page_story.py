@@ -21,7 +21,7 @@ import pytest
 from browser import IN_BROWSER, LONG, Person, check_accessible, pairsieve, served
 from experiments.synthetic import synthetic_questions
 from pairsieve.campaign import Campaign
-from pairsieve.campaign.figures import write_sealed
+from pairsieve.campaign.figures import write_checksummed
 from pairsieve.contracts import Answer
 from pairsieve.settings import CAMPAIGN_FILE
 from pairsieve.sources.overlap import FOLDER, OVERLAP_FILE, overlap_writer
@@ -243,7 +243,7 @@ def test_answers_that_cannot_all_be_right_are_shown_with_their_chain(
         bob.sees("#models", "0.50 (0.09 to 0.91)")  # Wilson's interval of 1 in 2
         figure = {"value": 0.9, "low": 0.8, "high": 0.95}
         audit = {"round": 1, "precision": figure, "average_precision": figure}
-        write_sealed(campaign.folder / "rounds" / "audit-001.json", audit)
+        write_checksummed(campaign.folder / "rounds" / "audit-001.json", audit)
         bob.sees("#figures", "audited precision 0.900 (0.800 to 0.950) after round 1")
         bob.page.screenshot(path=pictures / "dashboard-audited-phone-dark.png", full_page=True)
         check_accessible(bob.page, "dashboard with an audit and a language model")

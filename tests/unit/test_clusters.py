@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from pairsieve.errors import InputError
 from pairsieve.matches.clusters import (
     _Averages,
-    _take_out_strangers,
+    _remove_outliers,
     against_labels,
     against_truth,
     check_equivalence,
     components,
-    guarded_clusters,
+    constrained_average_linkage,
     representatives,
 )
 from pairsieve.pairs import AllPairs, CrossPairs
@@ -40,18 +40,18 @@ def test_a_weak_bridge_does_not_merge_two_groups():
     rows, threshold = at_angles(0, 1, 2, 16, 30, 31, 32), np.cos(np.radians(15))
     pairs = above(rows, threshold)
     assert components(7, pairs).max() == 0
-    assert guarded_clusters(rows, pairs, threshold).tolist() == [0, 0, 0, 1, 2, 2, 2]
+    assert constrained_average_linkage(rows, pairs, threshold).tolist() == [0, 0, 0, 1, 2, 2, 2]
 
 
 def test_a_group_that_holds_together_is_not_split():
     rows, threshold = at_angles(0, 2, 4, 6, 8), np.cos(np.radians(8))
-    assert guarded_clusters(rows, above(rows, threshold), threshold).max() == 0
+    assert constrained_average_linkage(rows, above(rows, threshold), threshold).max() == 0
 
 
 def test_labels_are_kept_whatever_the_cosines_say():
     """0 and 1 degree would be one group, a label says no; 0 and 90 would not, a label says yes."""
     rows, threshold, space = at_angles(0, 1, 90), np.cos(np.radians(5)), AllPairs(3)
-    group = guarded_clusters(
+    group = constrained_average_linkage(
         rows, above(rows, threshold), threshold, matches=space.ids([0], [2]), others=space.ids([0], [1])
     )
     assert group[0] == group[2] != group[1]
@@ -64,11 +64,11 @@ def test_one_text_in_the_wrong_group_does_not_keep_two_groups_apart():
     """
     rows, threshold, space = at_angles(0, 1, 2, 2.5, 4, 5, 6), np.cos(np.radians(10)), AllPairs(7)
     others = space.ids([3, 3], [5, 6])
-    group = guarded_clusters(rows, above(rows, threshold), threshold, others=others)
+    group = constrained_average_linkage(rows, above(rows, threshold), threshold, others=others)
     assert group.tolist() == [0, 0, 0, 1, 0, 0, 0]
     # Labels of two texts are believed: the groups stay apart.
     more = np.union1d(others, space.ids([1], [6]))
-    group = guarded_clusters(rows, above(rows, threshold), threshold, others=more)
+    group = constrained_average_linkage(rows, above(rows, threshold), threshold, others=more)
     assert not {*group[[1, 3]].tolist()} & {*group[[5, 6]].tolist()}
 
 
@@ -78,7 +78,7 @@ def test_a_text_that_was_taken_out_keeps_no_third_group_apart():
     rows, space = at_angles(2, 1, 0, 10, 11, 12, 20, 21, 22), AllPairs(9)
     group = np.repeat([0, 1, 2], 3)
     apart, none = space.ids([0, 0], [3, 6]), np.empty(0, np.int64)
-    _take_out_strangers(_Averages(rows, None), group, np.cos(np.radians(15)), none, apart)
+    _remove_outliers(_Averages(rows, None), group, np.cos(np.radians(15)), none, apart)
     assert group.tolist() == [3, 0, 0, 0, 0, 0, 2, 2, 2]
 
 
@@ -90,10 +90,10 @@ def test_two_labelled_matches_join_groups_that_one_does_not():
     rows, threshold, space = at_angles(0, 1, 2, 3, 30, 31, 32, 33), np.cos(np.radians(22)), AllPairs(8)
     pairs = above(rows, threshold)
     one, two = space.ids([0], [4]), space.ids([0, 1], [4, 5])
-    assert guarded_clusters(rows, pairs, threshold, matches=one).max() == 1
-    assert guarded_clusters(rows, pairs, threshold, matches=two).max() == 0
+    assert constrained_average_linkage(rows, pairs, threshold, matches=one).max() == 1
+    assert constrained_average_linkage(rows, pairs, threshold, matches=two).max() == 0
     # Not where another label says that they are apart.
-    apart = guarded_clusters(rows, pairs, threshold, matches=two, others=space.ids([2], [6]))
+    apart = constrained_average_linkage(rows, pairs, threshold, matches=two, others=space.ids([2], [6]))
     assert apart[2] != apart[6]
 
 
@@ -138,7 +138,7 @@ def test_with_every_pair_labelled_labels_say_what_the_truth_says(both):
 def test_groups_only_split_components_and_none_could_still_merge(degrees, reach):
     rows, threshold = at_angles(*degrees), float(np.cos(np.radians(reach)))
     pairs = above(rows, threshold)
-    group, component = guarded_clusters(rows, pairs, threshold), components(len(rows), pairs)
+    group, component = constrained_average_linkage(rows, pairs, threshold), components(len(rows), pairs)
     for number in range(group.max() + 1):
         assert len(set(component[group == number])) == 1
     for one in range(group.max() + 1):
@@ -146,7 +146,7 @@ def test_groups_only_split_components_and_none_could_still_merge(degrees, reach)
             average = (rows[group == one] @ rows[group == other].T).mean()
             assert average < threshold + 1e-6
     order = np.random.default_rng(0).permutation(len(pairs))
-    assert np.array_equal(group, guarded_clusters(rows, pairs[order], threshold))
+    assert np.array_equal(group, constrained_average_linkage(rows, pairs[order], threshold))
 
 
 def test_directed_and_two_collections_have_no_groups():

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pairsieve.errors import InputError
-from pairsieve.http.gate import check_host
+from pairsieve.http.access import check_host
 from pairsieve.http.proxy import Proxy, neighbourhood
 
 PUBLIC = "https://label.example.org"

@@ -66,7 +66,7 @@ def held_texts(scorer: Scorer, name: str, texts: Any, rows: Any, smoothing: bool
 
 
 def check(index: Index, scorer: Scorer) -> None:
-    """Every held asker's answers are its row of the matrix of all scores."""
+    """Every held query's answers are its row of the matrix of all scores."""
     asking, answering = index.asking, index.answering
     assert asking is not None
     sides = [asking, answering] if index.side else [answering, asking]
@@ -107,8 +107,8 @@ def check_new(index: Index, scorer: Scorer, text: str, row: Any) -> int:
     scan = lambda *given: open_scan(*given, device="cpu")  # noqa: E731
     found = rerank(reranker, scan, space, given[:2], given[2:])
     places = pair_rows(found["ids"])
-    asker, other = places if not one and index.side else places[::-1]
-    mine = asker == len(texts[0]) - 1
+    held_query, other = places if not one and index.side else places[::-1]
+    mine = held_query == len(texts[0]) - 1
     query = index.query(text, row)
     assert query.row is not None
     (candidates,) = index._reranker.find([query])
@@ -156,7 +156,7 @@ def test_held_and_new_texts_have_the_scores_of_the_whole_space(side: int | None,
 
 
 @pytest.mark.parametrize("side", [0, 1])
-def test_without_known_askers_only_the_candidates_of_a_query_compete(side: int) -> None:
+def test_without_known_queries_only_the_candidates_of_a_query_compete(side: int) -> None:
     rng = np.random.default_rng(5)
     scorer = scorer_of(False, None, reranked=True)
     index = Index(held_texts(scorer, "k", TEXTS[:40], unit(rng, 40)), scorer, None, side)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pairsieve.campaign.questions import implied_pairs
 from pairsieve.errors import InputError
-from pairsieve.matches.clusters import guarded_clusters
+from pairsieve.matches.clusters import constrained_average_linkage
 from pairsieve.measure.curve import measure_exactly
 from pairsieve.pairs import AcrossPairs, AllPairs, pair_ids, pair_rows
 from pairsieve.scan import open_scan, unit_rows
@@ -110,9 +110,9 @@ def test_groups_hold_one_text_a_source_and_labels_win() -> None:
     rows = unit_rows(np.array([[1, 0], [1, 0.01], [1, 0.05], [0, 1]], np.float32))
     code = np.array([0, 1, 0, 1])
     ids = allowed(code)
-    group = guarded_clusters(rows, ids, 0.9, sources=code)
+    group = constrained_average_linkage(rows, ids, 0.9, sources=code)
     assert group[0] == group[1] != group[2], "0 and 2 are of one source"
-    told = guarded_clusters(rows, ids, 0.9, matches=pair_ids([0, 1], [1, 2]), sources=code)
+    told = constrained_average_linkage(rows, ids, 0.9, matches=pair_ids([0, 1], [1, 2]), sources=code)
     assert told[0] == told[1] == told[2]
 
 

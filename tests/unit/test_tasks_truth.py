@@ -13,7 +13,7 @@ from examples import examples
 from pairsieve.errors import InputError
 from pairsieve.pairs import AllPairs, CrossPairs, pair_rows
 from pairsieve.tasks import Collection, Split, truth
-from pairsieve.tasks.truth import closure, deal, read_shares, resolve, split_by_components
+from pairsieve.tasks.truth import assign_splits, closure, read_shares, resolve, split_by_components
 
 
 def ids_of(pairs: list[tuple[int, int]], texts: int = 100) -> np.ndarray:
@@ -65,7 +65,7 @@ def test_positives_win_over_both_kinds_of_contradiction() -> None:
 def test_components_are_dealt_by_where_their_middle_falls() -> None:
     # Four components of two: middles at 1/8, 3/8, 5/8, 7/8, so 2, 1 and 1 of them.
     label = np.array([0, 0, 1, 1, 2, 2, 3, 3])
-    part = deal(label, np.zeros(4, np.int64), (50, 25, 25), np.random.default_rng(3))
+    part = assign_splits(label, np.zeros(4, np.int64), (50, 25, 25), np.random.default_rng(3))
     assert np.bincount(part).tolist() == [4, 2, 2]
     assert (part[::2] == part[1::2]).all()
 

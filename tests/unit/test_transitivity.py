@@ -40,13 +40,13 @@ MATCHES, OTHERS = ids((0, 1), (1, 2), (3, 4)), ids((2, 3), (5, 6))
 def test_a_label_and_the_chain_it_rests_on(
     pair: tuple[int, int], label: int, chain: list[tuple[int, int]]
 ) -> None:
-    said = implied(SPACE, ids(pair), MATCHES, OTHERS, witnesses=1)
+    said = implied(SPACE, ids(pair), MATCHES, OTHERS, min_negatives=1)
     assert said.labels.tolist() == [label]
     assert said.chain(0).tolist() == (ids(*chain).tolist() if chain else [])
     assert said.inferred.tolist() == [label != -1 and pair not in [(0, 1), (2, 3)]]
 
 
-def test_it_takes_two_witnesses_to_keep_groups_apart() -> None:
+def test_it_takes_two_negatives_to_keep_groups_apart() -> None:
     """One "no match" between {0, 1, 2} and {3, 4} may be wrong; a second one speaks for the other four."""
     between = ids((0, 3), (0, 4), (1, 3), (1, 4), (2, 4))
     assert implied(SPACE, between, MATCHES, OTHERS).labels.tolist() == [-1] * 5
@@ -66,7 +66,7 @@ def test_a_no_match_inside_a_group_is_a_contradiction_and_the_group_falls_silent
         Contradiction(int(ids((0, 2))[0]), tuple(ids((0, 1), (1, 2)).tolist()))
     ]
     wanted = ids((0, 5), (1, 5), (4, 6), (0, 1))
-    assert implied(SPACE, wanted, matches, others, witnesses=1).labels.tolist() == [-1, -1, 0, 1]
+    assert implied(SPACE, wanted, matches, others, min_negatives=1).labels.tolist() == [-1, -1, 0, 1]
 
 
 def test_no_labels_say_nothing() -> None:
@@ -118,18 +118,18 @@ def test_a_chain_alone_proves_its_label(
     space, pairs, truth = oracle
     asked = data.draw(st.integers(0, len(pairs)))
     matches, others = np.sort(pairs[:asked][truth[:asked]]), np.sort(pairs[:asked][~truth[:asked]])
-    said = implied(space, pairs, matches, others, witnesses=1)
+    said = implied(space, pairs, matches, others, min_negatives=1)
     for place in np.flatnonzero(said.inferred):
         chain = said.chain(place)
         mine, against = chain[is_member(chain, matches)], chain[is_member(chain, others)]
         assert len(mine) + len(against) == len(chain)
         assert len(against) == (said.labels[place] == 0)
-        alone = implied(space, pairs[place : place + 1], mine, against, witnesses=1)
+        alone = implied(space, pairs[place : place + 1], mine, against, min_negatives=1)
         assert alone.labels[0] == said.labels[place]
         for link in range(len(chain)):
             rest = np.delete(chain, link)
             kept = rest[is_member(rest, matches)], rest[is_member(rest, others)]
-            fewer = implied(space, pairs[place : place + 1], *kept, witnesses=1)
+            fewer = implied(space, pairs[place : place + 1], *kept, min_negatives=1)
             assert fewer.labels[0] == -1
 
 

@@ -38,8 +38,8 @@ from pairsieve.numeric import logit, sigmoid
 from pairsieve.scan import Scan
 from pairsieve.scorer.calibration import Calibration
 
-TRUSTED, DISTRUSTED = (0.3, 0.25), (0.0, 0.5)  # what a chosen label counts, and the scale of the t
-CONTRADICTION = 1.5  # log-likelihood of the drawn labels from which the chosen ones are distrusted
+WITH_CHOSEN, WITHOUT_CHOSEN = (0.3, 0.25), (0.0, 0.5)  # what a chosen label counts, and the scale of the t
+CONTRADICTION = 1.5  # log-likelihood of the drawn labels from which the chosen ones do not count
 HEIGHT_FREEDOM = 2.0  # of Student's t over the difference in height
 SLOPE_SPREAD = 0.5  # standard deviation of the logarithm of each slope
 THINNING = 1.5  # prior: the match rate falls like rank^-1.5 below the boundary
@@ -104,7 +104,7 @@ def calibrate(
     count = len(groups[0][1])
     best = np.array([0.0, 0.0, *prior])
     if count:
-        best, free = fitted(*TRUSTED), fitted(*DISTRUSTED)
+        best, free = fitted(*WITH_CHOSEN), fitted(*WITHOUT_CHOSEN)
         with_them, without = (misfit(each[0], np.exp(each[2:]), *groups[0]) for each in (best, free))
         best = free if with_them - without > CONTRADICTION else best
     height, (above, below) = float(best[0]), np.exp(best[2:]).tolist()
@@ -112,8 +112,8 @@ def calibrate(
     if population is None or not count:
         return curve
     in_doubt = sigmoid(curve.log_odds(drawn[0]))
-    told = int(((in_doubt >= DOUBT[0]) & (in_doubt < DOUBT[1])).sum())
-    return _in_steps(curve, *population, int(np.clip(told // LABELS_PER_STEP, 1, MOST_STEPS)))
+    informative = int(((in_doubt >= DOUBT[0]) & (in_doubt < DOUBT[1])).sum())
+    return _in_steps(curve, *population, int(np.clip(informative // LABELS_PER_STEP, 1, MOST_STEPS)))
 
 
 def drawn_weights(asked: AskedPairs, scan: Scan) -> Floats:

@@ -2,7 +2,7 @@
 
 **Population.** Every pair of the space. Pairs that were asked for other reasons are known and count as they
 are. Of the others, drawn labels speak: those of one draw or of several under the ranking that the figures are
-of, whose chances the ledger kept. Labels drawn under other rankings: `moved.py`.
+of, whose chances the ledger kept. Labels drawn under other rankings: `earlier_draws.py`.
 
 **Values** are Horvitz-Thompson estimates inside strata. Where several draws were made, each draw makes its
 own estimate and counts by its size, c = labels of the draw / all drawn labels: where a draw put its labels

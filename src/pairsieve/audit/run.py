@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.audit.draws import TRAIN, AskedPairs, Floats, Strata, allocate, cut_ranking, draw_pairs
+from pairsieve.audit.earlier_draws import earlier_draws_estimate
 from pairsieve.audit.errors import answer_errors
 from pairsieve.audit.estimate import AuditResult, estimate, threshold_for_precision
-from pairsieve.audit.moved import moved_estimate
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
 from pairsieve.ledger import Ledger, Questions
@@ -129,7 +129,7 @@ def estimate_at(
     strata, reach = cut_ranking(scan, [threshold], drawn)
     ranks = ranks_of(scan, asked)
     if moved:
-        return moved_estimate(strata, asked, threshold, reach=reach, ranks=ranks, **options)
+        return earlier_draws_estimate(strata, asked, threshold, reach=reach, ranks=ranks, **options)
     return estimate(strata, asked, threshold, rng, reach=reach, ranks=ranks, **options)
 
 
@@ -137,7 +137,7 @@ def of_ranking(asked: AskedPairs, questions: Questions, round: int) -> tuple[Ask
     """The labels that speak of the ranking of a round, and whether they were drawn under others.
 
     Where an audit drew under this ranking, its labels speak and all others are known. Else all draws
-    speak, each for the pairs as they ranked then (`moved.py`).
+    speak, each for the pairs as they ranked then (`earlier_draws.py`).
     """
     _, draws = draws_of(questions)
     own = [number for number, draw in draws.items() if draw.round == round and draw.budget]

@@ -12,7 +12,7 @@ from typing import Any
 
 from pairsieve.audit.run import ScoredSplit, check_target
 from pairsieve.audit.run import run_audit as continue_audit
-from pairsieve.campaign.figures import write_sealed
+from pairsieve.campaign.figures import write_checksummed
 from pairsieve.campaign.loop import Campaign
 from pairsieve.errors import InputError, nearest
 from pairsieve.ledger import Ledger, open_ledger
@@ -61,7 +61,7 @@ def run_audit(
 
     def scored(round: int) -> ScoredSplit:
         scored = campaign.score(place.split, round)
-        return ScoredSplit(scored.scan, scored.scorer.uncalibrated, scored.scorer.even_odds)
+        return ScoredSplit(scored.scan, scored.scorer.head_probability, scored.scorer.even_odds)
 
     outcome = continue_audit(
         place.ledger,
@@ -79,5 +79,5 @@ def run_audit(
     result = outcome.result.as_json()
     figures = {**head, "state": "audited", "waiting": 0, "round": outcome.round, **result}
     kind = "audit" if place.own else f"audit-{place.name}"
-    write_sealed(campaign.folder / "rounds" / f"{kind}-{outcome.round:03d}.json", figures)
+    write_checksummed(campaign.folder / "rounds" / f"{kind}-{outcome.round:03d}.json", figures)
     return figures

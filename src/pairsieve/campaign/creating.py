@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pairsieve.advice import parse_stop_rule
-from pairsieve.campaign.figures import read_sealed, write_sealed
+from pairsieve.campaign.figures import read_checksummed, write_checksummed
 from pairsieve.errors import PoolExhausted, SettingsError, nearest
 from pairsieve.settings import (
     CAMPAIGN_FILE,
@@ -31,7 +31,7 @@ from pairsieve.transitivity import check_transitive
 if TYPE_CHECKING:
     from pairsieve.campaign.loop import Campaign
 
-UNSEALED = ("schedule", "task")  # a task may move; its fingerprint says that it is the same
+UNRECORDED = ("schedule", "task")  # a task may move; its fingerprint says that it is the same
 TASK_FOLDER = "task"  # of a task that came from memory, in the campaign's folder
 
 
@@ -130,7 +130,7 @@ def _tried_precision(settings: CampaignSettings, task: Task) -> str:
 def accepted_changes(folder: Path, settings: CampaignSettings, accept: bool) -> str:
     """A sentence about what is another than when the campaign last ran, or ""; refused without `accept`."""
     now = _values(settings)
-    before = read_sealed(_place(folder)) or now
+    before = read_checksummed(_place(folder)) or now
     names = (name for name in now if name in before and before[name] != now[name])
     changes = "; ".join(f"{name} was {before[name]!r}, is {now[name]!r}" for name in names)
     if changes and not accept:
@@ -141,10 +141,10 @@ def accepted_changes(folder: Path, settings: CampaignSettings, accept: bool) -> 
     return f"{CAMPAIGN_FILE} changed since the last run, and is accepted: {changes}" if changes else ""
 
 
-def seal_settings(folder: Path, settings: CampaignSettings) -> None:
+def record_settings(folder: Path, settings: CampaignSettings) -> None:
     """Keep the settings as those that the campaign runs with."""
-    if read_sealed(_place(folder)) != _values(settings):
-        write_sealed(_place(folder), _values(settings))
+    if read_checksummed(_place(folder)) != _values(settings):
+        write_checksummed(_place(folder), _values(settings))
 
 
 def save_accepted(folder: Path, settings: CampaignSettings) -> None:
@@ -153,14 +153,14 @@ def save_accepted(folder: Path, settings: CampaignSettings) -> None:
     _place(folder).unlink(missing_ok=True)
     save_settings(folder / CAMPAIGN_FILE, settings)
     if ran:
-        seal_settings(folder, settings)
+        record_settings(folder, settings)
 
 
 def _values(settings: CampaignSettings) -> dict[str, Any]:
     """Name to JSON value; the ledger's URL without its password, since anybody may read this file."""
     values = {**asdict(settings), **{f"schedule.{k}": v for k, v in asdict(settings.schedule).items()}}
     values["ledger"] = without_password(settings.ledger)
-    return json.loads(json.dumps({k: v for k, v in values.items() if k not in UNSEALED}))
+    return json.loads(json.dumps({k: v for k, v in values.items() if k not in UNRECORDED}))
 
 
 def _place(folder: Path) -> Path:

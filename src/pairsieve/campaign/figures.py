@@ -1,4 +1,4 @@
-"""Figures of rounds in small files that are sealed with a sha256, and a round in one line."""
+"""Figures of rounds in small files with a checksum (sha256), and a round in one line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pairsieve.settings import CampaignSettings
 log = logging.getLogger("pairsieve")
 
 
-def write_sealed(path: Path, row: dict[str, Any]) -> None:
+def write_checksummed(path: Path, row: dict[str, Any]) -> None:
     """Write a row of figures whole or not at all, with the sha256 of its contents beside it."""
     body = json.dumps(row, sort_keys=True)
     try:
         path.parent.mkdir(exist_ok=True)
-        write_text(path, json.dumps({"sha256": _seal(body), "figures": json.loads(body)}, indent=1))
+        write_text(path, json.dumps({"sha256": _sha256(body), "figures": json.loads(body)}, indent=1))
     except OSError as error:
         raise ArtifactError(
             f"{path}: cannot be written ({error.strerror}). All that was done before is kept. "
@@ -29,23 +29,23 @@ def write_sealed(path: Path, row: dict[str, Any]) -> None:
         ) from error
 
 
-def read_sealed(path: Path) -> dict[str, Any] | None:
+def read_checksummed(path: Path) -> dict[str, Any] | None:
     """The row that was written; None where there is no file, and, with a warning, where it was altered."""
     try:
         held = load_json(path)
         figures: dict[str, Any] = held["figures"]
-        if _seal(json.dumps(figures, sort_keys=True)) == held["sha256"]:
+        if _sha256(json.dumps(figures, sort_keys=True)) == held["sha256"]:
             return figures
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    log.warning("%s is torn or altered. It is not used; it is made again.", path)
+    log.warning("%s is incomplete or altered. It is not used; it is written again.", path)
     return None
 
 
-class SealedFile:
-    """A sealed file that another process writes; read again when it changes."""
+class ChecksummedFile:
+    """A file with a checksum that another process writes; read again when it changes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -59,7 +59,7 @@ class SealedFile:
         except OSError:
             return {}
         if self.stamp != (found.st_mtime_ns, found.st_size):
-            self.stamp, self._row = (found.st_mtime_ns, found.st_size), read_sealed(self.path) or {}
+            self.stamp, self._row = (found.st_mtime_ns, found.st_size), read_checksummed(self.path) or {}
         return self._row
 
 
@@ -69,8 +69,8 @@ def round_line(row: dict[str, Any]) -> str:
     split = next(iter(row.get("measures", {})), "")
     quality = f", {split} AP {ap:.4f}" if ap is not None else ""
     spent = sum(row["seconds"].values())
-    bought = f"{row['labels']:,} labels, {row['positives']:,} positives"
-    return f"round {row['round']}: {bought}{quality} ({spent:.1f} s)"
+    labelled = f"{row['labels']:,} labels, {row['positives']:,} positives"
+    return f"round {row['round']}: {labelled}{quality} ({spent:.1f} s)"
 
 
 # What of the settings decides the scorer of a round, given its labels.
@@ -84,7 +84,7 @@ DECIDING = (
 def settings_digest(settings: CampaignSettings, encoder: str) -> str:
     """Names the settings that decide a scorer, and the encoder by its fingerprint."""
     values = [getattr(settings, name) for name in DECIDING]
-    return _seal(json.dumps([*values, encoder]))
+    return _sha256(json.dumps([*values, encoder]))
 
 
 def not_held_out(rows: Sequence[dict[str, Any]]) -> str:
@@ -96,5 +96,5 @@ def not_held_out(rows: Sequence[dict[str, Any]]) -> str:
     return ""
 
 
-def _seal(body: str) -> str:
+def _sha256(body: str) -> str:
     return hashlib.sha256(body.encode()).hexdigest()

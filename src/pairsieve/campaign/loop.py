@@ -2,7 +2,7 @@
 
 `next_step` reads the ledger and the figures and knows where the campaign is; there is no other state.
 Everything a step makes is an artifact under a key that names all it was made from, so what was finished
-before a kill is found again, and a torn artifact is built again.
+before a kill is found again, and an incomplete artifact is built again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pairsieve.advice import Advice, advise, parse_stop_rule
 from pairsieve.artifacts import ArtifactStore, labels_digest, load_array
 from pairsieve.audit.run import ScoredSplit
 from pairsieve.campaign import questions
-from pairsieve.campaign.creating import accepted_changes, check_settings, save_accepted, seal_settings
-from pairsieve.campaign.figures import read_sealed, round_line, settings_digest, write_sealed
+from pairsieve.campaign.creating import accepted_changes, check_settings, record_settings, save_accepted
+from pairsieve.campaign.figures import read_checksummed, round_line, settings_digest, write_checksummed
 from pairsieve.campaign.notebook import campaign_html
 from pairsieve.campaign.scoring import SplitScorer, Stopwatch
 from pairsieve.campaign.selecting import FIRST_PART, first_questions, selection_folder, selection_info
@@ -204,7 +204,7 @@ class Campaign:
         with locked(self.folder / ".lock", busy):
             check_settings(self.settings, self.task)  # the file may have been edited since `init`
             messages, self._changes = (self._changes, self._stale_message()), ""
-            seal_settings(self.folder, self.settings)  # the ledger was read: they fit it
+            record_settings(self.folder, self.settings)  # the ledger was read: they fit it
             for message in filter(None, messages):
                 say(message)
             took: dict[str, float] = {}
@@ -288,7 +288,7 @@ class Campaign:
 
     def _scored_split(self, round: int) -> ScoredSplit:
         scored = self.score(self.split, round)
-        return ScoredSplit(scored.scan, scored.scorer.uncalibrated, scored.scorer.even_odds)
+        return ScoredSplit(scored.scan, scored.scorer.head_probability, scored.scorer.even_odds)
 
     def extend(self, labels: int) -> None:
         """Plan at least so many labels more, in further rounds as the schedule goes on."""
@@ -313,7 +313,7 @@ class Campaign:
         ids = load_array(selection / "ids.npy")
         chance = load_array(selection / "chance.npy") if info["has_chance"] else None
         # Before the questions: once they are asked, a resumed run does not come by here again.
-        write_sealed(self._round_file("selection", round), info)
+        write_checksummed(self._round_file("selection", round), info)
         self.ledger.ask(round, ids, *self.split.keys(ids), info["why"], info["strategy"], chance)
         splits = [self.task.splits[name] for name in (self.settings.split, *self.settings.measure_splits)]
         if round > 1:
@@ -338,11 +338,11 @@ class Campaign:
                 self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
 
     def sources(self) -> list[LabelSource]:
-        """Who answers, in turn: the truth, where the task has it; people and files have their own doors."""
+        """Who answers, in turn: the truth, where the task has it; people and files by other entry points."""
         return [TruthSource(self.split.space, self.split.positives)] if self.split.has_truth else []
 
     def _measure(self, round: int) -> dict[str, Any]:
-        """Exact figures of a round's scorer over all pairs of each split measured, sealed in a file.
+        """Exact figures of a round's scorer over all pairs of each split measured, in a file with a checksum.
 
         Trains on every label so far.
         """
@@ -380,7 +380,7 @@ class Campaign:
             with self._watch.timed("measure"):
                 own = self._scored_split(round)
                 row["estimated"] = questions.estimated_figures(self.ledger, own, round, self.settings.seed)
-        write_sealed(self._round_file("round", round), row)
+        write_checksummed(self._round_file("round", round), row)
         return row
 
     def advice(self, round: int, figures: dict[int, dict[str, Any]]) -> Advice:
@@ -391,8 +391,8 @@ class Campaign:
     # ── what stands in the folder ───────────────────────────────────────────────────────────────
 
     def figures(self) -> dict[int, dict[str, Any]]:
-        """The figures of each measured round; a torn or altered file counts as not measured."""
-        read = (read_sealed(path) for path in sorted((self.folder / "rounds").glob("round-*.json")))
+        """The figures of each measured round; an incomplete or altered file counts as not measured."""
+        read = (read_checksummed(path) for path in sorted((self.folder / "rounds").glob("round-*.json")))
         return {row["round"]: row for row in read if row is not None}
 
     def stale_rounds(self) -> dict[int, str]:
@@ -449,7 +449,7 @@ class Campaign:
                 row["stale"] = stale[count.round]  # the next run makes the figures anew
             if count.round in figures:
                 row["advice"] = self.advice(count.round, figures).as_json()
-            if audit := read_sealed(self._round_file("audit", count.round)):
+            if audit := read_checksummed(self._round_file("audit", count.round)):
                 row["audit"] = audit
             rounds.append(row)
         named = ("task", "split", "strategy", "encoder", "learner", "seed")
@@ -466,11 +466,11 @@ class Campaign:
         }
 
     def _selection_info(self, round: int) -> dict[str, Any]:
-        """How the pairs of a round were chosen; where its file is torn, they are chosen again to tell."""
-        info = read_sealed(self._round_file("selection", round))
+        """How the pairs of a round were chosen; where its file is incomplete, they are chosen again."""
+        info = read_checksummed(self._round_file("selection", round))
         if info is None:
             info = selection_info(self.selection(round))
-            write_sealed(self._round_file("selection", round), info)
+            write_checksummed(self._round_file("selection", round), info)
         return info
 
     def _round_file(self, kind: str, round: int) -> Path:

@@ -26,9 +26,9 @@ def campaign_html(now: dict[str, Any]) -> str:
         split = next(iter(row.get("measures", {})), split)
         figures = (f"{row['round']}", f"{row['labels']:,}", f"{row['positives']:,}")
         rows.append((*figures, "–" if ap is None else f"{ap:.4f}"))
-    said = [row["advice"]["sentence"] for row in now["rounds"] if "advice" in row]
+    sentences = [row["advice"]["sentence"] for row in now["rounds"] if "advice" in row]
     foot = [f"AP: exact, over all pairs of {split}."] if split else []
-    foot += [not_held_out(now["rounds"]), state_sentence(now), *said[-1:]]
+    foot += [not_held_out(now["rounds"]), state_sentence(now), *sentences[-1:]]
     return html_table(head, ("round", "labels", "positives", "AP"), rows, " ".join(filter(None, foot)))
 
 
@@ -43,11 +43,11 @@ def html_table(
     sides = ["left" if column in words else "right" for column in columns]
 
     def line(cells: Sequence[str], tag: str, more: str = "") -> str:
-        made = (
+        parts = (
             f'<{tag}{more} style="{_CELL.format(side)}">{shown(cell)}</{tag}>'
             for cell, side in zip(cells, sides)
         )
-        return f"<tr>{''.join(made)}</tr>"
+        return f"<tr>{''.join(parts)}</tr>"
 
     caption = f'<caption style="text-align:left;font-weight:bold">{shown(head)}</caption>'
     names = line(columns, "th", ' scope="col"')

@@ -14,7 +14,7 @@ from pairsieve.artifacts import labels_digest
 from pairsieve.audit.calibrate import calibrate, drawn_weights, reliability, true_steps
 from pairsieve.audit.draws import AskedPairs, Floats, draw_pairs
 from pairsieve.audit.run import asked_pairs, plan
-from pairsieve.campaign.figures import read_sealed, write_sealed
+from pairsieve.campaign.figures import read_checksummed, write_checksummed
 from pairsieve.campaign.loop import Campaign
 from pairsieve.contracts import generator_for
 from pairsieve.pairs import Ids, Mask, is_member
@@ -50,7 +50,7 @@ def calibration_of(campaign: Campaign, round: int, look: bool = True) -> Calibra
         "drawn": "" if by_truth else labels_digest(*campaign.ledger.labels("audit")),
     }
     kept = campaign.folder / "rounds" / f"calibration-{round:03d}.json"
-    written = read_sealed(kept) or {}
+    written = read_checksummed(kept) or {}
     if written.get("basis") != basis:
         if not look:
             return None
@@ -60,7 +60,7 @@ def calibration_of(campaign: Campaign, round: int, look: bool = True) -> Calibra
             return None
         written = {"basis": basis, "calibration": None if found is None else asdict(found)}
         with suppress(OSError):  # a campaign that can only be looked at
-            write_sealed(kept, written)
+            write_checksummed(kept, written)
     return None if written["calibration"] is None else Calibration(**written["calibration"])
 
 
@@ -95,7 +95,7 @@ def _from_truth(campaign: Campaign, split: Split, round: int) -> tuple[Floats, M
     scored = campaign.score(split, round)
     nothing = AskedPairs.nothing()
     strata, wanted = plan(
-        scored.scan, nothing, FROM_TRUTH, scored.scorer.even_odds, scored.scorer.uncalibrated
+        scored.scan, nothing, FROM_TRUTH, scored.scorer.even_odds, scored.scorer.head_probability
     )
     rng = generator_for(campaign.settings.seed, round, f"calibration on {split.name}")
     drawn = draw_pairs(scored.scan, strata, wanted, nothing, np.empty(0, np.int64), rng)

@@ -74,7 +74,7 @@ def _infer(ledger: Ledger, space: PairSpace, round: int | None) -> Inference:
     every, _ = ledger.labels()
     standing = implied(space, every[~is_member(every, ids)], matches, others)
     doubtful = standing.ids[standing.labels == OPEN].tolist()
-    if open_pairs.groups.torn.any():
+    if open_pairs.groups.contradictory.any():
         found = contradictions(space, matches, others)
     written = ledger.infer(answers, [open_pairs.chain(at).tolist() for at in places], doubtful)
     return Inference(written, len(doubtful), tuple(found))
@@ -131,9 +131,9 @@ def errors_of_checks(space: PairSpace, ids: Ids, labels: Mask, inferred: int) ->
     asked = differ = 0
     for place in np.flatnonzero(asked_all_the_same(ids))[-MOST_CHECKS:].tolist():
         before, given = ids[:place], labels[:place]
-        said = implied(space, ids[place : place + 1], before[given], before[~given])
-        if said.labels[0] != OPEN:
-            asked, differ = asked + 1, differ + int(said.labels[0] != labels[place])
+        follows = implied(space, ids[place : place + 1], before[given], before[~given])
+        if follows.labels[0] != OPEN:
+            asked, differ = asked + 1, differ + int(follows.labels[0] != labels[place])
     high = float(beta.ppf(0.95, differ + 1, asked - differ)) if differ < asked else 1.0
     return InferredErrors(inferred, asked, differ, high)
 
@@ -150,8 +150,8 @@ def unaskable_pairs(ledger: Ledger, space: PairSpace, transitivity: bool, throug
 def asked_before_choice(ledger: Ledger, round: int) -> Ids:
     """The pairs of a round that were asked before its strategy chose: a measuring share, a first part."""
     asked = ledger.questions(round)
-    mine = [name == FIRST_PART or name.startswith(NAME) for name in asked.strategy]
-    return asked.ids[np.array(mine, bool)]
+    of_share = [name == FIRST_PART or name.startswith(NAME) for name in asked.strategy]
+    return asked.ids[np.array(of_share, bool)]
 
 
 def first_part_only(ledger: Ledger, settings: CampaignSettings, counts: Sequence[RoundCount]) -> bool:
@@ -186,18 +186,18 @@ def implied_pairs(space: PairSpace, positives: Ids, negatives: Ids) -> Ids:
     """Every pair whose label follows: inside a group of matches, and between groups kept apart; sorted."""
     groups = grouped(space, positives, negatives)
     order = np.argsort(groups.group, kind="stable")
-    starts = np.searchsorted(groups.group[order], np.arange(len(groups.torn) + 1))
+    starts = np.searchsorted(groups.group[order], np.arange(len(groups.contradictory) + 1))
     pieces = [np.empty(0, np.int64)]
 
     def members(group: int) -> Ids:
         return groups.texts[order[starts[group] : starts[group + 1]]]
 
-    for group in np.flatnonzero((np.diff(starts) > 1) & ~groups.torn).tolist():
+    for group in np.flatnonzero((np.diff(starts) > 1) & ~groups.contradictory).tolist():
         texts = members(group)
         one, other = np.triu_indices(len(texts), 1)
         pieces.append(space.ids(texts[one], texts[other]))
     for one_group, other_group in zip(*(side.tolist() for side in pair_rows(groups.apart))):
-        if not (groups.torn[one_group] or groups.torn[other_group]):
+        if not (groups.contradictory[one_group] or groups.contradictory[other_group]):
             left, right = members(one_group), members(other_group)
             pieces.append(space.ids(np.repeat(left, len(right)), np.tile(right, len(left))))
     ids = np.unique(np.concatenate(pieces))
@@ -229,21 +229,21 @@ def is_drawn(ledger: Ledger, round: int) -> bool:
 def open_measuring(ledger: Ledger, round: int) -> Ids:
     """The pairs of a round's measuring share that nobody has answered; sorted."""
     questions = ledger.questions(round, "audit")
-    mine = np.array([name == f"{NAME}{round}" for name in questions.strategy], bool)
-    return np.intersect1d(questions.ids[mine], ledger.open_questions(round, "audit"))
+    of_share = np.array([name == f"{NAME}{round}" for name in questions.strategy], bool)
+    return np.intersect1d(questions.ids[of_share], ledger.open_questions(round, "audit"))
 
 
 def counts_with_measuring(ledger: Ledger) -> list[RoundCount]:
     """Where each round stands, its measuring share counted with its batch."""
     questions = ledger.questions(purpose="audit")
-    mine = np.array([name.startswith(NAME) for name in questions.strategy], bool)
-    if not mine.any():
+    of_share = np.array([name.startswith(NAME) for name in questions.strategy], bool)
+    if not of_share.any():
         return ledger.counts()
     ids, labels = ledger.labels("audit")
     still_open = ledger.open_questions(purpose="audit")
     counts = []
     for count in ledger.counts():
-        here = questions.ids[mine & (np.asarray(questions.rounds) == count.round)]
+        here = questions.ids[of_share & (np.asarray(questions.rounds) == count.round)]
         labelled = np.isin(ids, here)
         waiting = int(np.isin(here, still_open).sum())
         counts.append(

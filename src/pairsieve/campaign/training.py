@@ -130,14 +130,14 @@ class Trainer:
     # ── the scorer ──────────────────────────────────────────────────────────────────────────────
 
     def bi_encoder(self, labels: Labels) -> Scorer:
-        """The scorer that labels make, without a re-ranker: matcher, corrections and calibration."""
+        """The scorer that labels make, without a re-ranker: matcher, corrections and head."""
         matcher, model = self.matcher(labels), self.model_key(labels)
         corrections = self._corrections(matcher, model)
         scorer = Scorer(matcher, corrections, float(matcher.weight), float(matcher.bias))
         if corrections.none or not labels.round:
             return scorer
         key = {"model": model, **self.scored_by}
-        folder = self.store.get("head", key, lambda place: self._calibrate(place, scorer, labels))
+        folder = self.store.get("head", key, lambda place: self._fit_head(place, scorer, labels))
         head = load_json(folder / "head.json")
         return Scorer(matcher, corrections, float(head["weight"]), float(head["bias"]))
 
@@ -157,7 +157,7 @@ class Trainer:
             floor = similarity_floor(self.scores.nearest(matcher, model)["cosine-0"])
         return make_corrections(self.split.space, hubness, smoothing, floor)
 
-    def _calibrate(self, folder: Path, scorer: Scorer, labels: Labels) -> None:
+    def _fit_head(self, folder: Path, scorer: Scorer, labels: Labels) -> None:
         left, right = self.scores.corrected_rows(scorer, self.model_key(labels))
         scores = np.empty(len(labels.ids))
         for first in range(0, len(labels.ids), _PAIRS_AT_ONCE):
@@ -340,7 +340,7 @@ class Trainer:
 
         Candidates with a probability above `sure` or below 1 - `sure` join the labels. Judged by the average
         precision of the labelled pairs under learners that saw neither their left text nor what the
-        re-ranker said of it, corrected and calibrated alike with and without the new pairs.
+        re-ranker said of it, corrected and under a head alike with and without the new pairs.
         """
         scorer = self.scorer(labels)
         if scorer.reranker is None:
@@ -348,7 +348,7 @@ class Trainer:
             remedy = 'Set reranker = "on" in campaign.toml, or ask for more labels'
             raise InputError("there is no re-ranker to learn from", why=why, remedy=remedy)
         scored = self.scores.score(scorer, self.split, self.model_key(labels))
-        chance = scorer.uncalibrated(scored.scan.scores(scored.candidates))
+        chance = scorer.head_probability(scored.scan.scores(scored.candidates))
         wanted = ((chance >= sure) | (chance <= 1 - sure)) & ~is_member(scored.candidates, labels.ids)
         also = scored.candidates[wanted], chance[wanted] >= sure
         before = average_precision(self._out_of_fold(labels).log_odds, labels.values)
@@ -366,10 +366,10 @@ class Trainer:
             )
             rows = left, None if self.split.space.symmetric else right
             with atomic_folder(out) as folder:
-                save_scorer(self._calibrated(matcher, rows, labels), folder)
+                save_scorer(self._with_head(matcher, rows, labels), folder)
         return result
 
-    def _calibrated(self, matcher: Matcher, rows: tuple[Any, Any], labels: Labels) -> Scorer:
+    def _with_head(self, matcher: Matcher, rows: tuple[Any, Any], labels: Labels) -> Scorer:
         """The scorer of a matcher that is no round's, from its rows of the asked split."""
         finder, space = ExactNeighbours(self._cosine_scan), self.split.space
         floor = similarity_floor(finder.nearest(space, *rows)["cosine-0"]) if space.symmetric else 1.0

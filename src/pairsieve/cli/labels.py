@@ -155,7 +155,7 @@ def label(
 
     with needs_extra("web", "The labelling page"):
         from pairsieve.web.app import serve
-    from pairsieve.http.gate import check_host
+    from pairsieve.http.access import check_host
     from pairsieve.http.proxy import Proxy
     from pairsieve.web import LabellingSession
 

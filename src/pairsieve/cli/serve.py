@@ -24,7 +24,7 @@ def serve(
     side: str | None = Option(
         None, help="The collection's side where the sides differ: left or right. [right]"
     ),
-    askers: str | None = Option(
+    queries: str | None = Option(
         None,
         help="Known texts of the other side: a split, a task folder, or a table. [those of the collection]",
     ),
@@ -48,7 +48,7 @@ def serve(
     options = locals()
     with needs_extra("web", "Serving"):
         from pairsieve.serving.app import serve as serve_http
-    from pairsieve.http.gate import check_host
+    from pairsieve.http.access import check_host
     from pairsieve.http.proxy import Proxy
     from pairsieve.serving import Service
 

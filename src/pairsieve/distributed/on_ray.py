@@ -39,7 +39,7 @@ def open_shards(where: str | None) -> MapShards | None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
     if not ray.is_initialized():
         try:
-            _knock(where)
+            check_reachable(where)
             ray.init(
                 address=where,
                 include_dashboard=False if where == "local" else None,
@@ -59,7 +59,7 @@ def open_shards(where: str | None) -> MapShards | None:
     return RayShards()
 
 
-def _knock(where: str) -> None:
+def check_reachable(where: str) -> None:
     """OSError where nobody listens at host:port; Ray itself would try for minutes."""
     host, _, port = where.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():

@@ -36,7 +36,7 @@ from pairsieve.pairs import is_member, pair_rows
 from pairsieve.reranker.fields import find_layout
 from pairsieve.scan import Scan
 from pairsieve.scorer.waterfall import Step, waterfalls
-from pairsieve.settings import SEALED
+from pairsieve.settings import TEST_SPLIT
 from pairsieve.tasks import Collection, Split
 from pairsieve.tasks.joined import without_gaps
 
@@ -201,7 +201,7 @@ def find_pair(campaign: Campaign, one: str, other: str, split: str | None) -> tu
         why = "a pair has two texts"
         raise InputError(f"{one!r} is given twice", why=why, remedy="Give two different keys")
     own = campaign.settings.split
-    names = [split] if split else [own, *(n for n in splits if n not in (own, SEALED))]
+    names = [split] if split else [own, *(n for n in splits if n not in (own, TEST_SPLIT))]
     for name in names:
         part = splits[name]
         orders = [(one, other)] if part.space.symmetric else [(one, other), (other, one)]
@@ -228,8 +228,8 @@ def _not_found(campaign: Campaign, names: Sequence[str], one: str, other: str) -
             close = " or ".join(map(repr, close_keys(key, known)))
             remedy = f"Did you mean {close}? " if close else ""
             remedy += "Keys are those of the tables the task was made from"
-            if SEALED in splits and SEALED not in names:
-                remedy += f". Keys of the split {SEALED} are found with `split={SEALED!r}`"
+            if TEST_SPLIT in splits and TEST_SPLIT not in names:
+                remedy += f". Keys of the split {TEST_SPLIT} are found with `split={TEST_SPLIT!r}`"
             where = f"{campaign.folder}, {looked}"
             return InputError(f"no text has the key {key!r}", where=where, remedy=remedy)
     return InputError(

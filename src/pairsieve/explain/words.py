@@ -97,11 +97,11 @@ def _at_score_words(held: AtScore, trained_on: str) -> str:
 
 
 def _asked_words(asked: dict[str, Any]) -> str:
-    said = {1: "match", 0: "no match", None: asked["state"]}[asked["label"]]
+    answer = {1: "match", 0: "no match", None: asked["state"]}[asked["label"]]
     use = "to learn from" if asked["purpose"] == "train" else "for an audit"
     if asked["why"] == "review":
-        return f"Reviewed after round {asked['round']}: {said}."
-    return f"Asked {use} in round {asked['round']} ({asked['why']}): {said}."
+        return f"Reviewed after round {asked['round']}: {answer}."
+    return f"Asked {use} in round {asked['round']} ({asked['why']}): {answer}."
 
 
 def _bars(found: Explanation, ink: Any) -> list[str]:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pairsieve.errors import InputError
+from pairsieve.http.access import App, check_host, is_loopback
 from pairsieve.http.connections import Connections, limited_protocol
-from pairsieve.http.gate import App, check_host, is_loopback
 from pairsieve.http.proxy import Proxy
 
 MOST_FILES = 8192  # open at once, connections among them, where the system allows so many

@@ -63,7 +63,7 @@ def _by_rule(kind: str, at_end: Tail, now: str) -> dict[str, Any]:
     return event | {"kind": kind, "about": "inferred"}
 
 
-def withdraw_fallen(connection: sa.Connection, changed: Ids, at_end: Tail, now: str) -> int:
+def retract_unsupported(connection: sa.Connection, changed: Ids, at_end: Tail, now: str) -> int:
     """Take back the inferred labels that rested on what a changed pair no longer says."""
     # Written out, as a parameter would hide from SQLite that its partial index serves.
     is_inferred = answers.c.kind == sa.literal_column("'inferred'")
@@ -73,12 +73,12 @@ def withdraw_fallen(connection: sa.Connection, changed: Ids, at_end: Tail, now: 
             sa.or_(*[answers.c.rests_on.like(f"%[{pair},%") for pair in changed.tolist()])
         )
     touched = np.unique(column(connection, inferred))
-    fallen = fallen_inferences(connection, touched)
-    _take_back(connection, fallen, "a label it rested on changed", at_end, now)
-    return len(fallen)
+    unsupported = unsupported_inferences(connection, touched)
+    _take_back(connection, unsupported, "a label it rested on changed", at_end, now)
+    return len(unsupported)
 
 
-def withdraw_doubtful(connection: sa.Connection, pairs: Sequence[int], at_end: Tail, now: str) -> Tail:
+def retract_contradicted(connection: sa.Connection, pairs: Sequence[int], at_end: Tail, now: str) -> Tail:
     """Take back the inferred labels among `pairs` that still stand: what they rest on contradicts itself."""
     standing = sorted(row[0] for row in _standing(connection, np.array(sorted(set(pairs)), np.int64)))
     chain = _take_back(connection, standing, "the labels it rested on contradict each other", at_end, now)
@@ -93,7 +93,7 @@ def _take_back(connection: sa.Connection, pairs: list[int], why: str, at_end: Ta
     return append(connection, answers, [{"pair": pair, **row} for pair in pairs], at_end.chain)
 
 
-def fallen_inferences(connection: sa.Connection, among: Ids | None = None) -> list[int]:
+def unsupported_inferences(connection: sa.Connection, among: Ids | None = None) -> list[int]:
     """Pairs whose standing inferred label rests on something that no longer holds, ascending."""
     standing = {pair: json.loads(path) for pair, _, path in _standing(connection, among)}
     holds = ground_labels(connection, {pair for path in standing.values() for pair, _ in path})

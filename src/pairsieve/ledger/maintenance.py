@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from pairsieve.files import write_errors
 from pairsieve.ledger.engine import explained
-from pairsieve.ledger.inference import fallen_inferences
+from pairsieve.ledger.inference import unsupported_inferences
 from pairsieve.ledger.schema import (
     TABLES,
     answers,
@@ -108,7 +108,7 @@ def _consequences(connection: sa.Connection) -> tuple[Check, ...]:
     leaks = count("answers a JOIN questions q USING (pair) WHERE purpose = 'audit' AND kind = 'inferred'")
     uncertain = count("questions WHERE purpose = 'audit' AND inclusion_probability IS NULL")
     wrong = _wrong_labels(connection)
-    fallen = fallen_inferences(connection)
+    invalid = unsupported_inferences(connection)
     return (
         Check("orphans", orphans == 0, f"{orphans:,} answers without a question"),
         Check(
@@ -117,7 +117,7 @@ def _consequences(connection: sa.Connection) -> tuple[Check, ...]:
             f"{leaks:,} inferred labels in audits, {uncertain:,} audit pairs without a probability",
         ),
         Check("labels", not wrong, f"{len(wrong):,} current labels differ from a recount of the events"),
-        Check("inferred", not fallen, f"{len(fallen):,} inferred labels rest on what no longer holds"),
+        Check("inferred", not invalid, f"{len(invalid):,} inferred labels rest on what no longer holds"),
     )
 
 

@@ -38,7 +38,7 @@ from pairsieve.ledger.events import (
     rows_with,
     tail,
 )
-from pairsieve.ledger.inference import BY_RULE, withdraw_doubtful, withdraw_fallen, write_inferred
+from pairsieve.ledger.inference import BY_RULE, retract_contradicted, retract_unsupported, write_inferred
 from pairsieve.ledger.maintenance import Verification, digest, export_events, vacuum, verify
 from pairsieve.ledger.records import Answers, Questions, RoundCount, Votes
 from pairsieve.ledger.schema import (
@@ -217,7 +217,7 @@ class Ledger:
         plain = [Answer(pair, label) for pair, label in zip(*pairs_and_labels(given))]
         paths = [[int(pair) for pair in path] for path in rests_on]
         with self._writing() as connection:
-            end = withdraw_doubtful(connection, doubtful, tail(connection), self._now())
+            end = retract_contradicted(connection, doubtful, tail(connection), self._now())
             return write_inferred(connection, plain, paths, end, self._now())
 
     def _append(
@@ -265,18 +265,18 @@ class Ledger:
             ]
             chain = append(connection, answers, events, end.chain)
             if end.any_inferred:
-                withdraw_fallen(connection, wanted, Tail(end.round, chain, True), now)
+                retract_unsupported(connection, wanted, Tail(end.round, chain, True), now)
         return len(events)
 
     def _refuse_unfit(self, connection: sa.Connection, wanted: Ids, who: str, kind: str, about: str) -> None:
         """Refuse a pair twice, a pair never asked, and a withdrawal of nothing. wanted: sorted ids."""
         if (wanted[1:] == wanted[:-1]).any():
             raise LedgerError(f"{who} answers a pair twice in one batch. Send each pair once.")
-        strangers = wanted[~known(connection, wanted)]
-        if len(strangers):
+        unasked = wanted[~known(connection, wanted)]
+        if len(unasked):
             raise LedgerError(
-                f"{self.place}: {len(strangers):,} of {len(wanted):,} answers are to pairs never asked, "
-                f"the first {strangers[0]}. None was written; answer only what was asked."
+                f"{self.place}: {len(unasked):,} of {len(wanted):,} answers are to pairs never asked, "
+                f"the first {unasked[0]}. None was written; answer only what was asked."
             )
         if kind == "withdrawal":
             query = sa.select(standing_answers.c.pair).where(standing_answers.c.kind == about)

@@ -220,18 +220,18 @@ def ask_language_model(
         known = known_answers(ledger, folder / OVERLAP_FILE, model, guideline)
         work = plan(ledger, known, texts, overlap, examples, purpose, seed)
         asked = work.open[:count]
-        asker = LanguageModelSource(endpoint, Prompt(guideline, work.examples), texts, budget, rng)
+        model_source = LanguageModelSource(endpoint, Prompt(guideline, work.examples), texts, budget, rng)
         if len(asked) or len(work.overlap):
             say(
                 f"Asking {model} at {endpoint.url} about {len(asked):,} open pairs and {len(work.overlap):,} "
                 "that people answered; their texts leave this machine."
             )
-        asker.on_answer = overlap_writer(folder / OVERLAP_FILE, model, guideline)
-        asker.answer(work.overlap)
-        if not asker.report.stopped:
-            asker.on_answer = keep
-            asker.answer(asked)
-        report, spent = asker.report, budget.spent
+        model_source.on_answer = overlap_writer(folder / OVERLAP_FILE, model, guideline)
+        model_source.answer(work.overlap)
+        if not model_source.report.stopped:
+            model_source.on_answer = keep
+            model_source.answer(asked)
+        report, spent = model_source.report, budget.spent
     known = known_answers(ledger, folder / OVERLAP_FILE, model, guideline)
     return ModelAnswers(
         campaign.folder,

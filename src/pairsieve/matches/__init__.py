@@ -11,6 +11,6 @@ find.py        all of it in one call: `find_matches`, `find_clusters`
 """
 
 from pairsieve.matches.assignment import one_to_one
-from pairsieve.matches.clusters import guarded_clusters, representatives
+from pairsieve.matches.clusters import constrained_average_linkage, representatives
 from pairsieve.matches.find import ListOptions, find_clusters, find_matches
 from pairsieve.matches.threshold import Target

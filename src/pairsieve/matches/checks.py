@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.audit.draws import Floats
+from pairsieve.audit.earlier_draws import EarlierDraws, PairSet
 from pairsieve.audit.guarantee import (
     NOT_DRAWN,
     TOP_SHARE,
@@ -30,7 +31,6 @@ from pairsieve.audit.guarantee import (
     shortest_list,
     split_labels,
 )
-from pairsieve.audit.moved import MovedDraws, PairSet
 from pairsieve.audit.run import CHECK, RECALL_CHECK, asked_pairs, draws_of
 from pairsieve.contracts import generator_for
 from pairsieve.ledger import Ledger
@@ -83,12 +83,13 @@ class Checker:
         known: every labelled pair; those of this check are drawn ones, the others are not in question.
         expected: of the pairs that had no label before the check, by threshold.
         """
-        mine = check_pairs(self.ledger, self.round)
-        before = known.ids[~is_member(known.ids, mine)]
+        own_ids = check_pairs(self.ledger, self.round)
+        before = known.ids[~is_member(known.ids, own_ids)]
         found = expected.true_positives + expected.false_positives
         few = found <= MOST_PAIRS
         plan = plan_lists(found[few], expected.precision[few], value, labels, confidence)
-        none = Check("precision", value, confidence, len(mine), None, needed=labels_needed(value, confidence))
+        needed = labels_needed(value, confidence)
+        none = Check("precision", value, confidence, len(own_ids), None, needed=needed)
         if not len(plan.places):
             return none
         thresholds = expected.thresholds[plan.places]
@@ -124,7 +125,7 @@ class Checker:
         if labels < 1:
             return check
         begun = f"{RECALL_CHECK}{self.round} for {value:g}: "
-        mine, name = self._recall_questions(begun)
+        own_ids, name = self._recall_questions(begun)
         if not name:
             numbers, _ = draws_of(self.ledger.questions())
             reach = recall_reach(every, free, value, labels, int((numbers > 0).sum()))
@@ -132,28 +133,28 @@ class Checker:
             name = f"{begun}{reach:.9g} to {top:.9g}"
         reach, top = (float(each) for each in name[len(begun) :].split(", ")[0].split(" to "))
         name = f"{name.split(', ')[0]}, {labels} labels"
-        ids, scores = self._free(reach, mine)
+        ids, scores = self._free(reach, own_ids)
         above = scores >= np.float32(top)
         first = np.argsort(permanent_order(ids, self.seed + self.round), kind="stable")
         counts = split_labels(labels, int(above.sum()), int((~above).sum()))
         wanted = [first[part[first]][:count] for part, count in zip((above, ~above), counts)]
         chances = [len(places) / max(part.sum(), 1) for part, places in zip((above, ~above), wanted)]
         chance = np.repeat(chances, [len(places) for places in wanted])
-        new = ~is_member(ids[np.concatenate(wanted)], mine)
+        new = ~is_member(ids[np.concatenate(wanted)], own_ids)
         if new.any():
             self._write(ids[np.concatenate(wanted)][new], chance[new], name)
         self._answer_from_truth()
-        mine, _ = self._recall_questions(begun)
-        waiting = int(np.isin(mine, self.ledger.open_questions(purpose="audit")).sum())
-        check = replace(check, labels=len(mine), waiting=waiting)
+        own_ids, _ = self._recall_questions(begun)
+        waiting = int(np.isin(own_ids, self.ledger.open_questions(purpose="audit")).sum())
+        check = replace(check, labels=len(own_ids), waiting=waiting)
         if waiting:
             return replace(check, needed=0)
         given, answers = self.ledger.labels("audit")
         drawn = np.full(len(ids), NOT_DRAWN, np.int8)
-        drawn[is_member(ids, mine)] = -1
-        there = np.flatnonzero(is_member(ids, mine) & is_member(ids, given))
+        drawn[is_member(ids, own_ids)] = -1
+        there = np.flatnonzero(is_member(ids, own_ids) & is_member(ids, given))
         drawn[there] = answers[np.searchsorted(given, ids[there])]
-        sample = RecallSample(scores, drawn, top, self._known_matches(reach, mine))
+        sample = RecallSample(scores, drawn, top, self._known_matches(reach, own_ids))
         at = shortest_list(sample, value, generator_for(self.seed, self.round, "recall limits"), confidence)
         pairs = self.ranking.count_reaching(reach)
         beyond_pairs = self.split.space.size - pairs
@@ -183,22 +184,22 @@ class Checker:
         given = asked.labels >= 0
         there = asked.scores < np.float32(reach)
         every = PairSet(there & given, float(pairs - (there & ~given).sum()))
-        _, most = MovedDraws(asked).matches(every, 1.0 - confidence)
+        _, most = EarlierDraws(asked).matches(every, 1.0 - confidence)
         return max(int(most - (asked.labels[every.asked] == 1).sum()), 0)
 
-    def _known_matches(self, reach: float, mine: Ids) -> int:
+    def _known_matches(self, reach: float, own_ids: Ids) -> int:
         """Labelled matches within reach, but for those of the check (sorted)."""
         given = [self.ledger.labels(purpose) for purpose in ("train", "audit")]
         ids = np.unique(np.concatenate([pairs[labels.astype(bool)] for pairs, labels in given]))
-        ids = ids[~is_member(ids, mine)]
+        ids = ids[~is_member(ids, own_ids)]
         return int((self.ranking.scores(ids) >= np.float32(reach)).sum())
 
     def _recall_questions(self, begun: str) -> tuple[Ids, str]:
         """The sorted pairs that a recall's check asked so far, and the name of its questions."""
         questions = self.ledger.questions(purpose="audit")
-        mine = np.array([name.startswith(begun) for name in questions.strategy], bool)
+        of_check = np.array([name.startswith(begun) for name in questions.strategy], bool)
         names = [name for name in questions.strategy if name.startswith(begun)]
-        return np.sort(questions.ids[mine]), names[0] if names else ""
+        return np.sort(questions.ids[of_check]), names[0] if names else ""
 
     def answered(self, check: Check) -> Check:
         """With who answered."""
@@ -206,10 +207,10 @@ class Checker:
 
     def _unlabelled(self, threshold: float, before: Ids) -> tuple[Ids, Scores]:
         """The pairs of a list that had no label before the check, by id."""
-        mine = check_pairs(self.ledger, self.round)
-        return self._free(threshold, mine, before)
+        own_ids = check_pairs(self.ledger, self.round)
+        return self._free(threshold, own_ids, before)
 
-    def _free(self, threshold: float, mine: Ids, before: Ids | None = None) -> tuple[Ids, Scores]:
+    def _free(self, threshold: float, own_ids: Ids, before: Ids | None = None) -> tuple[Ids, Scores]:
         """The pairs that score so much and that nobody was asked about, but for a check's own; by id."""
         pieces: list[tuple[Ids, Scores]] = []
         self.ranking.collect(threshold, 1e30, lambda ids, scores: pieces.append((ids, scores)))
@@ -218,7 +219,7 @@ class Checker:
         # A pair asked for another reason and not answered, or unsure, is in question as little as a labelled
         # one.
         others = self.ledger.asked() if before is None else np.union1d(self.ledger.asked(), before)
-        others = np.setdiff1d(others, mine)
+        others = np.setdiff1d(others, own_ids)
         free = ~is_member(ids, others)
         order = np.argsort(ids[free])
         return ids[free][order], scores[free][order]
@@ -254,5 +255,5 @@ class Checker:
 def check_pairs(ledger: Ledger, round: int) -> Ids:
     """The pairs that precision checks of a round asked, sorted."""
     questions = ledger.questions(purpose="audit")
-    mine = [name.startswith(f"{CHECK}{round},") for name in questions.strategy]
-    return np.sort(questions.ids[np.array(mine, bool)])
+    of_check = [name.startswith(f"{CHECK}{round},") for name in questions.strategy]
+    return np.sort(questions.ids[np.array(of_check, bool)])

@@ -29,7 +29,7 @@ from pairsieve.tasks.truth import components as connected
 Embeddings = NDArray[np.floating]
 
 MOST_SCORED = 1 << 20  # pairs between two groups that are scored one by one
-WITNESSES = 2  # texts that two groups must share to be one
+MIN_SHARED = 2  # texts that two groups must share to be one
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def components(texts: int, ids: Ids) -> Rows:
     return _numbered(connected(texts, *pair_rows(ids)))
 
 
-def guarded_clusters(
+def constrained_average_linkage(
     rows: Embeddings,
     ids: Ids,
     threshold: float,
@@ -98,7 +98,7 @@ def guarded_clusters(
         groups.merge_down_to(float(threshold))
         label[texts] = len(rows) + groups.of_text()
         averages = _Averages(rows, reranked)
-        _take_out_strangers(averages, label, float(threshold), matches, others, sources)
+        _remove_outliers(averages, label, float(threshold), matches, others, sources)
         _join_shared(averages, label, float(threshold), linked, matches, others, sources)
     return _numbered(label)
 
@@ -131,12 +131,12 @@ def against_truth(group: Rows, truth: Rows) -> GroupFigures:
     """
     shared, inverse = np.unique(np.stack([group, truth]), axis=1, return_inverse=True)
     together = np.bincount(inverse.ravel(), minlength=shared.shape[1]).astype(np.float64)
-    mine, real = np.bincount(group).astype(np.float64), np.bincount(truth).astype(np.float64)
+    predicted, real = np.bincount(group).astype(np.float64), np.bincount(truth).astype(np.float64)
     both = _pairs(together).sum()
     return GroupFigures(
-        _share(both, _pairs(mine).sum()),
+        _share(both, _pairs(predicted).sum()),
         _share(both, _pairs(real).sum()),
-        float((together**2 / mine[shared[0]]).sum() / len(group)),
+        float((together**2 / predicted[shared[0]]).sum() / len(group)),
         float((together**2 / real[shared[1]]).sum() / len(group)),
     )
 
@@ -186,7 +186,7 @@ class _Averages:
         return float(scores.mean())
 
 
-def _take_out_strangers(
+def _remove_outliers(
     averages: _Averages,
     label: NDArray[np.int64],
     threshold: float,
@@ -201,7 +201,7 @@ def _take_out_strangers(
     bound = set(np.concatenate(pair_rows(matches)).tolist())
     left, right = pair_rows(others)
 
-    def stranger(one: Rows, other: Rows) -> int | None:
+    def outlier(one: Rows, other: Rows) -> int | None:
         """The text that all labels between two groups have in common, if the rest merges without it."""
         groups = label[one[0]], label[other[0]]
         between = np.isin(label[left], groups) & np.isin(label[right], groups) & (label[left] != label[right])
@@ -223,7 +223,7 @@ def _take_out_strangers(
     }
     for two in sorted(asked):
         one, other = (np.flatnonzero(label == group) for group in two)
-        if len(one) and len(other) and (text := stranger(one, other)) is not None:
+        if len(one) and len(other) and (text := outlier(one, other)) is not None:
             label[other] = label[one[0]]
             label[text] = label.max() + 1
 
@@ -237,7 +237,7 @@ def _join_shared(
     others: Ids,
     sources: Rows | None = None,
 ) -> None:
-    """Merge groups that `WITNESSES` texts of labelled matches belong to alike; in place.
+    """Merge groups that `MIN_SHARED` texts of labelled matches belong to alike; in place.
 
     Such a text stands in the one group by its label, and its average with the other reaches the threshold.
     Groups between which a labelled non-match stands, or that share a source, stay apart.
@@ -257,7 +257,7 @@ def _join_shared(
     for two in sorted(shared):
         one, other = (np.flatnonzero(label == group) for group in two)
         apart = {frozenset(pair) for pair in zip(*(label[side].tolist() for side in ends))}
-        if len(shared[two]) < WITNESSES or not len(one) or not len(other) or frozenset(two) in apart:
+        if len(shared[two]) < MIN_SHARED or not len(one) or not len(other) or frozenset(two) in apart:
             continue
         if sources is None or not np.isin(sources[one], sources[other]).any():
             label[other] = label[one[0]]

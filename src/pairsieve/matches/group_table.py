@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pairsieve.matches.clusters import guarded_clusters, largest_first
+from pairsieve.matches.clusters import constrained_average_linkage, largest_first
 from pairsieve.matches.merging import free_name, record_fields
 from pairsieve.pairs import Ids, Rows, ScoredPairs, is_member, same_cluster
 from pairsieve.tasks import Collection
@@ -73,7 +73,7 @@ def find_groups(ranking: Ranking, threshold: float, known: Known) -> tuple[Rows,
     rows = np.asarray(ranking.scored.corrected.rows[0], np.float32)
     level, reranked = _in_base_scores(ranking.scored, threshold)
     sources = ranking.split.left.sources
-    group = guarded_clusters(rows, pairs, level, known.matches, known.others, reranked, sources)
+    group = constrained_average_linkage(rows, pairs, level, known.matches, known.others, reranked, sources)
     return group, pairs
 
 

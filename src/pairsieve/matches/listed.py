@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pairsieve.audit.draws import TRAIN, AskedPairs, Floats, Strata, cut_ranking
+from pairsieve.audit.earlier_draws import EarlierDraws, PairSet
 from pairsieve.audit.errors import AnswerErrors, answer_errors
 from pairsieve.audit.estimate import DRAWS, AuditResult, Limits, estimate
-from pairsieve.audit.moved import MovedDraws, PairSet
 from pairsieve.audit.run import asked_pairs, of_ranking
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.ledger import Ledger
@@ -122,7 +122,7 @@ class ListTally:
 
     def _limits(self, unlabelled: Mask, counts: Floats, level: float) -> ListFigures:
         """Limits that hold wherever the pairs of the list ranked when labels were drawn."""
-        labels, draws = self.asked.labels, MovedDraws(self.asked, self.errors)
+        labels, draws = self.asked.labels, EarlierDraws(self.asked, self.errors)
         given, inside = labels >= 0, self.asked.scores >= np.float32(self.reach)
         reaching = self.strata.reaching(self.reach)
         reach_pairs = float(self.strata.totals[reaching].sum() + counts[~reaching].sum())

@@ -32,7 +32,7 @@ MOST_MEMBERS = 60  # of a group that is shown to be confirmed or split
 class ReviewList:
     """Pairs and groups of a campaign's own split, the most doubtful first.
 
-    ids, scores, listed (n,): pairs, and whether they are in the list. opinion (n,): the probability of a
+    ids, scores, listed (n,): pairs, and whether they are in the list. match_score (n,): the probability of a
     match where `calibrated`, else a score from 0 to 1. groups: members, the least sure pair inside, and the
     best pair with a text outside, None for none.
     """
@@ -43,7 +43,7 @@ class ReviewList:
     ids: Ids
     scores: NDArray[np.float32]
     listed: Mask
-    opinion: NDArray[np.float64]
+    match_score: NDArray[np.float64]
     matches: int  # pairs of the whole list
     groups: tuple[tuple[list[int], int, int | None], ...]
     all_groups: int
@@ -55,7 +55,7 @@ class ReviewList:
             "threshold": self.threshold,
             "calibrated": self.calibrated,
             "pairs": self.ids.tolist(),
-            "opinion": [round(each, 6) for each in self.opinion.tolist()],
+            "match_score": [round(each, 6) for each in self.match_score.tolist()],
             "listed": self.listed.tolist(),
             "matches": self.matches,
             "groups": [list(group) for group in self.groups],
@@ -89,7 +89,7 @@ def review_list(campaign: Campaign) -> ReviewList:
     groups: list[tuple[list[int], int, int | None]] = []
     if group is not None:
         groups = _groups(group, ids, scores, margin, is_listed)
-    opinion = probability(scores[first]) if probability else ranking.scorer.uncalibrated(scores[first])
+    match_score = (probability or ranking.scorer.head_probability)(scores[first])
     return ReviewList(
         of_round,
         float(threshold),
@@ -97,7 +97,7 @@ def review_list(campaign: Campaign) -> ReviewList:
         ids[first],
         scores[first],
         is_listed[first],
-        np.asarray(opinion, np.float64),
+        np.asarray(match_score, np.float64),
         len(listed),
         tuple(groups[:MOST_GROUPS]),
         len(groups),

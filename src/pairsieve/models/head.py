@@ -105,16 +105,16 @@ def _smoothed_rate(labels: NDArray[np.bool_]) -> float:
 
 
 def fold_of(groups: NDArray[np.int64], seed: int, folds: int) -> NDArray[np.int64]:
-    """(n,) the fold of each group's pairs: groups (such as left texts) in random order, dealt in turn."""
+    """(n,) the fold of each group's pairs: groups (such as left texts) in random order, assigned in turn."""
     distinct, at = np.unique(groups, return_inverse=True)
-    dealt = np.random.default_rng([seed, 0x5EC0]).permutation(len(distinct)) % folds
-    return dealt[at]
+    fold = np.random.default_rng([seed, 0x5EC0]).permutation(len(distinct)) % folds
+    return fold[at]
 
 
 def cross_fitted_log_odds(
     scores: NDArray[np.floating], labels: NDArray[np.bool_], fold: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """(n,) log-odds from out-of-fold scores: each fold's calibration is fitted to the other folds only.
+    """(n,) log-odds from out-of-fold scores: each fold's head is fitted to the other folds only.
 
     Where all labels stand in one fold there is nothing else to fit to, and the smoothed rate stands for all.
     """

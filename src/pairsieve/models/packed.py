@@ -202,7 +202,8 @@ class PackedNetwork:
         block, texts = k.block_for(d), len(batch.starts) - 1
         programs = -(-rows // k.ROWS)
         table = self._relative(batch.long)
-        leans = self._new(texts, self.heads, batch.long, batch.long) if self.kind == "mpnet" else self._new(1)
+        square = (texts, self.heads, batch.long, batch.long)
+        of_relative = self._new(*(square if self.kind == "mpnet" else (1,)))
         pulls = self._factors(self.layers, rows, 3 * d, zero=True)
         alive: list[Any] = []  # what runs aside reads these; no other array may take their place before
 
@@ -260,7 +261,7 @@ class PackedNetwork:
             pull, down = low @ w[name("out")], pulls[layer]
             k.launch(
                 k.attend_backward, (texts, self.heads), qkv, w[name("qkv_bias")], batch.starts, table, pull,
-                down, leans, d, self._factor, self.heads, has_relative=self.kind == "mpnet",
+                down, of_relative, d, self._factor, self.heads, has_relative=self.kind == "mpnet",
                 adding=layer < self.layers - 1, long=batch.long, head=d // self.heads,
             )  # fmt: skip
             gradient(down, half, name("qkv"))
@@ -280,7 +281,7 @@ class PackedNetwork:
         )  # fmt: skip
         if self.kind == "mpnet":
             _, once = self._bucket(batch.long)
-            g["relative"].copy_(once @ leans.sum(0).view(self.heads, -1).T)
+            g["relative"].copy_(once @ of_relative.sum(0).view(self.heads, -1).T)
         adam(self.others, slice(0, len(self.others.value)))
         self._kept = []
 

@@ -87,14 +87,14 @@ class PackedCpuNetwork:
             places = self.places[:length].expand(texts, length, -1).reshape(-1, self.width)
             torch.add(self.word[ids[span]], places, out=x[span])
         x = layer_norm(x, (self.width,), *self.norm, self.eps)
-        leans = {length: self._leanings(length) for _, _, length in groups}
+        biases = {length: self._relative_biases(length) for _, _, length in groups}
         for own in self.layers:
             query, key, value = self._linear(x, own["qkv"], own["qkv_bias"])
             mixed = torch.zeros(rows, self.width, dtype=self.half)
             for span, texts, length in groups:
                 shape = texts, length, self.heads, -1
                 q, k, v = (part[span].view(shape).transpose(1, 2) for part in (query, key, value))
-                attended = scaled_dot_product_attention(q, k, v, attn_mask=leans[length])
+                attended = scaled_dot_product_attention(q, k, v, attn_mask=biases[length])
                 mixed[span].view(shape).copy_(attended.transpose(1, 2))
             (branch,) = self._linear(mixed, own["out"], own["out_bias"])
             x = layer_norm(branch + x, (self.width,), own["gain1"], own["shift1"], self.eps)
@@ -108,7 +108,7 @@ class PackedCpuNetwork:
         both = zip(weights, biases)
         return [product(rows, weight, bias, then, [], "none").to(self.half) for weight, bias in both]
 
-    def _leanings(self, length: int) -> Any:
+    def _relative_biases(self, length: int) -> Any:
         """MPNet's bias of each distance (heads, length, length); None for others."""
         if self._relative is None or self._bucket is None:
             return None

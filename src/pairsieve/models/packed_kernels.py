@@ -195,10 +195,10 @@ def attend(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def attend_backward(  # type: ignore[no-untyped-def]
-    qkv, bias, starts, relative, up, down, leans, width, factor, heads,
+    qkv, bias, starts, relative, up, down, of_relative, width, factor, heads,
     has_relative: tl.constexpr, adding: tl.constexpr, long: tl.constexpr, head: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of one head of one text; leans[text, head] collects those of the relative biases."""
+    """Gradients of one head of one text; of_relative[text, head] collects those of the relative biases."""
     text, part = tl.program_id(0), tl.program_id(1)
     kind = qkv.dtype.element_ty
     rows, inside, place, to, q, k, v, weight = _attention(
@@ -210,11 +210,12 @@ def attend_backward(  # type: ignore[no-untyped-def]
     of_score = weight * (of_weight - tl.sum(weight * of_weight, 1)[:, None])
     of_score = tl.where(inside, of_score, 0.0)
     if has_relative:
-        mine = leans + (text.to(tl.int64) * heads + part) * long * long + rows[:, None] * long + rows[None, :]
+        square = rows[:, None] * long + rows[None, :]
+        to_bias = of_relative + (text.to(tl.int64) * heads + part) * long * long + square
         if adding:
-            tl.store(mine, tl.load(mine) + of_score)
+            tl.store(to_bias, tl.load(to_bias) + of_score)
         else:
-            tl.store(mine, of_score)
+            tl.store(to_bias, of_score)
     small = (of_score * factor).to(kind)
     tl.store(down + place, tl.dot(small, k).to(kind), mask=inside)
     tl.store(down + place + width, tl.dot(tl.trans(small), q).to(kind), mask=inside)

@@ -32,7 +32,7 @@ from pairsieve.report.people import People, people_of
 from pairsieve.scan import Scan
 from pairsieve.scorer import ScoredSpace, Scorer
 from pairsieve.search import ExactSearch
-from pairsieve.settings import SEALED
+from pairsieve.settings import TEST_SPLIT
 from pairsieve.tasks import Split
 from pairsieve.tasks.task import shared_pairs
 
@@ -181,9 +181,9 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
         why, how = NO_AUDIT, f"pairsieve audit {folder} --budget 300"
         missing.append(Missing("Precision, recall and AP", why, how))
     if split is None:
-        bought = {count.round: sum(c.labelled for c in counts if c.round <= count.round) for count in counts}
+        up_to = {count.round: sum(c.labelled for c in counts if c.round <= count.round) for count in counts}
         points = [
-            Point(a["round"], bought[a["round"]], Estimate(**a["average_precision"]), True)
+            Point(a["round"], up_to[a["round"]], Estimate(**a["average_precision"]), True)
             for a in audits
             if "value" in (a["average_precision"] or {})
         ]
@@ -225,7 +225,7 @@ def _split_to_measure(campaign: Campaign, wanted: str | None) -> tuple[str | Non
         what = "no matches" if splits[wanted].has_truth else "no truth"
         return None, [_unmeasured(f"split {wanted!r} has {what}")]
     for name in ("dev", *campaign.settings.measure_splits):
-        if name in known and name != SEALED:
+        if name in known and name != TEST_SPLIT:
             return name, []
     if not known:
         return None, [_unmeasured("the task has no split whose matches are all known")]
@@ -266,8 +266,8 @@ def _measure(
     scorer = calibrated_scorer(campaign, model)
     shown = _measured(split, scored, scorer, known, generator_for(seed, model, "report"))
     by_round = {point.round: point for point in recorded}
-    bought = {count.round: count.labelled for count in campaign.ledger.counts()}
-    labels = {round_: sum(n for r, n in bought.items() if r <= round_) for round_ in range(model + 1)}
+    of_round = {count.round: count.labelled for count in campaign.ledger.counts()}
+    labels = {round_: sum(n for r, n in of_round.items() if r <= round_) for round_ in range(model + 1)}
     by_round[model] = Point(model, labels[model], shown.interval)
     start = None
     learner = campaign.trainer.learner  # of a frozen encoder: an earlier round costs a product of matrices

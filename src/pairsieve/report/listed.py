@@ -23,7 +23,7 @@ class DoubtfulPair:
     keys: tuple[str, str]
     texts: tuple[str, str]
     listed: bool
-    opinion: float
+    match_score: float
     steps: tuple[Step, ...]
 
 
@@ -55,7 +55,7 @@ def listed(campaign: Campaign) -> Listed | None:
         DoubtfulPair((left[at], right[at]), (texts[0][at], texts[1][at]), *about, steps)
         for at, (about, steps) in enumerate(
             zip(
-                zip(found.listed[open_pairs].tolist(), found.opinion[open_pairs].tolist()),
+                zip(found.listed[open_pairs].tolist(), found.match_score[open_pairs].tolist()),
                 waterfalls(found.scored, split, ids),
             )
         )

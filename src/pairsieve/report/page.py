@@ -18,7 +18,7 @@ from pairsieve.measure.figures import digits
 from pairsieve.report.facts import Facts, Measured, Missing, ShownPair
 from pairsieve.report.listed import DoubtfulPair
 from pairsieve.report.pictures import Picture, pictures
-from pairsieve.settings import SEALED
+from pairsieve.settings import TEST_SPLIT
 from pairsieve.visible import visible
 
 PAGE = "index.html"
@@ -151,7 +151,7 @@ def _balanced(facts: Facts) -> str:
     if not facts.held_out:
         words += f" Not held out, so too high: pairs of {facts.split} could be asked about and trained on."
     table = _table(("", "All pairs", *(sample.name.capitalize() for sample in measured.samples)), rows)
-    title = "<h2>What fewer pairs would claim</h2>"
+    title = "<h2>On a balanced sample</h2>"
     return f'<div class="card">{title}{table}<p class="muted">{_text(words)}</p></div>'
 
 
@@ -179,7 +179,7 @@ def _reliability(facts: Facts) -> str:
     words = f"All pairs of {facts.split} that nobody labelled, by the probability that the scorer states. "
     words += "Stated: its mean. True: the share of matches."
     table = _table(("Probability", "Pairs", "Stated", "True"), rows)
-    return f"<section><h2>Is a probability a probability?</h2><p>{_text(words)}</p>{table}</section>"
+    return f"<section><h2>Calibration</h2><p>{_text(words)}</p>{table}</section>"
 
 
 def _audits(facts: Facts) -> str:
@@ -218,7 +218,7 @@ def _mistakes(facts: Facts) -> str:
         return ""
     columns = "".join(f"<div><h3>{title}</h3>{_pairs(pairs)}</div>" for title, pairs in kinds)
     return (
-        f'<section><h2>The mistakes worth reading</h2><p class="muted">{words}</p>'
+        f'<section><h2>Worst errors</h2><p class="muted">{words}</p>'
         f'<div class="two">{columns}</div></section>'
     )
 
@@ -272,7 +272,7 @@ def _doubtful(pair: DoubtfulPair, kind: str) -> str:
     where = "in the list" if pair.listed else "left out"
     steps = "; ".join(f"{_text(step.name, 40)} {step.log_odds:+.2f}" for step in pair.steps)
     total = f"Log-odds {sum(step.log_odds for step in pair.steps):+.2f}: {steps}."
-    words = f"{where}, {kind} {pair.opinion:.3f}. {total}"
+    words = f"{where}, {kind} {pair.match_score:.3f}. {total}"
     return _pair(zip(pair.keys, pair.texts), LONGEST_DOUBTFUL, words)
 
 
@@ -312,9 +312,9 @@ def _origin(facts: Facts) -> str:
     splits = _table(columns, [(name, *(f"{row[count]:,}" for count in counts)) for name, row in of_splits])
     provenance = _text(json.dumps(origin.task["provenance"], ensure_ascii=False, sort_keys=True), 2000)
     versions = ", ".join(f"{_text(name)} {_text(version)}" for name, version in origin.versions.items())
-    sealed = "" if facts.split == SEALED else " The test split was not looked at."
+    not_read = "" if facts.split == TEST_SPLIT else " The test split was not looked at."
     return (
-        f"<section><h2>To make this again</h2><p>With the task folder of the fingerprint below:</p>"
+        f"<section><h2>Reproduce</h2><p>With the task folder of the fingerprint below:</p>"
         f"<pre>{commands}</pre>{prints}"
         f"<details open><summary>Settings (bold: not the default)</summary>"
         f'<div class="scroll"><table class="settings"><thead><tr><th scope="col">Key</th>'
@@ -323,7 +323,7 @@ def _origin(facts: Facts) -> str:
         f"<details open><summary>Task: {_text(origin.task['name'])}, {_text(origin.task['relation'])}"
         f"</summary>{splits}"
         f'<p class="muted">Provenance: {provenance}</p></details></section>'
-        f"<footer><p>{versions}.{sealed}</p></footer>"
+        f"<footer><p>{versions}.{not_read}</p></footer>"
     )
 
 

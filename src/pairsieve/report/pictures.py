@@ -112,7 +112,7 @@ def _matches_per_round(facts: Facts) -> Picture | None:
         f"{found:,} of {asked:,} ({_percent(found / asked)})."
     )
     if len(counts) > 2 and found / asked < counts[0].positives / counts[0].labelled / 4:
-        words += " Matches are drying up."
+        words += " Few matches are left."
     rows = tuple(
         (str(c.round), f"{c.labelled:,}", f"{c.positives:,}", _percent(c.positives / c.labelled))
         for c in counts

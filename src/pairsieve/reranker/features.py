@@ -396,8 +396,8 @@ def lead_over(
     -inf is none: then all candidates of the node have one text, and the best of them leads by 1.
     """
     alone = np.isneginf(second) & (same | np.isneginf(best))
-    rival = np.where(alone, np.maximum(best, values) - 1.0, np.where(same, second, best))
-    return np.asarray(values - rival, np.float64)
+    best_other = np.where(alone, np.maximum(best, values) - 1.0, np.where(same, second, best))
+    return np.asarray(values - best_other, np.float64)
 
 
 def _agreement(

@@ -300,8 +300,8 @@ def compare_dense(
     """
     missing = (np.isnan(left) | np.isnan(right)).all(axis=1)
     one, other = (
-        np.nan_to_num(np.where(np.isnan(mine), theirs, mine))
-        for mine, theirs in ((left, right), (right, left))
+        np.nan_to_num(np.where(np.isnan(own), fallback, own))
+        for own, fallback in ((left, right), (right, left))
     )
     if kind == "place":
         apart, most = kilometres(one, other), 20_000.0

@@ -24,7 +24,7 @@ def _count_kernel(  # type: ignore[no-untyped-def]
 ):  # Triton reads annotations as code: only constexpr may stand here  # fmt: skip
     program = tl.program_id(0)
     base = program.to(tl.int64) * block * rounds
-    mine = counts + (program % copies).to(tl.int64) * slots
+    own_counts = counts + (program % copies).to(tl.int64) * slots
     for turn in range(rounds):
         offset = base + turn * block + tl.arange(0, block)
         inside = offset < total
@@ -39,7 +39,7 @@ def _count_kernel(  # type: ignore[no-untyped-def]
             reached = (first < end) & (value <= score)
             end = tl.where((first < end) & (value > score), middle, end)
             first = tl.where(reached, middle + 1, first)
-        tl.atomic_add(mine + first, 1, mask=inside, sem="relaxed")
+        tl.atomic_add(own_counts + first, 1, mask=inside, sem="relaxed")
 
 
 def count_scores(

@@ -1,4 +1,4 @@
-"""One value gives a pair its score and its probability: bi-encoder, corrections, calibration, re-ranker.
+"""One value gives a pair its score and probability: bi-encoder, corrections, head, re-ranker, calibration.
 
 `scorer.py` has the value and applies it; `corrections.py` has neighbour smoothing and hubness correction;
 `saving.py` writes and reads a scorer's folder.

@@ -1,7 +1,7 @@
 """Writes a scorer as a folder that sentence-transformers loads too, and reads it back whole.
 
 The folder holds the plain part as a sentence-transformers model with its head (`head.json`, see
-`models/export.py`), the corrections and the calibration (`scorer.json`), and the re-ranker in `reranker/`.
+`models/export.py`), the corrections, head and calibration (`scorer.json`), and the re-ranker in `reranker/`.
 `checksums.json` has the SHA-256 of all these files, so that one that was edited or damaged is refused.
 """
 
@@ -58,7 +58,7 @@ def load_scorer(folder: Path | str, device: str | None = None) -> Scorer:
         corrections = _corrections(about["corrections"])
         weight, bias = float(about["weight"]), float(about["bias"])
         if not (math.isfinite(weight) and math.isfinite(bias) and weight > 0):
-            raise ValueError(f"weight {weight} and bias {bias} are no calibration")
+            raise ValueError(f"weight {weight} and bias {bias} are no head")
         calibration = Calibration(**about["calibration"]) if about["calibration"] is not None else None
     except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
         what, remedy = "the scorer cannot be read", "Export it again"

@@ -45,7 +45,7 @@ _ONE = int(np.float32(2.0).view(np.int32))  # the bits of 2.0: no score of a bi-
 
 @dataclass(frozen=True, eq=False)
 class Scorer:
-    """Trained matcher, corrections, calibration and re-ranker.
+    """Trained matcher, corrections, head (`weight`, `bias`), re-ranker and calibration.
 
     Without a re-ranker a pair's score is the product of its corrected rows (its cosine, where there are no
     corrections), and its log-odds are `weight · score + bias`. With one, a candidate has the re-ranker's
@@ -62,7 +62,7 @@ class Scorer:
     calibration: Calibration | None = None
 
     def plain(self) -> Scorer:
-        """The same matcher without corrections and re-ranker: its cosine, under its own calibration."""
+        """The same matcher without corrections and re-ranker: its cosine, under its own head."""
         corrections = Corrections(self.corrections.symmetric)
         return Scorer(self.matcher, corrections, float(self.matcher.weight), float(self.matcher.bias))
 
@@ -96,8 +96,8 @@ class Scorer:
             return (log_odds - self.bias) / self.weight
         return log_odds / (1.0 + abs(log_odds))
 
-    def uncalibrated(self, scores: NDArray[Any]) -> NDArray[np.float64]:
-        """From 0 to 1: how likely a match is by the labels that were trained on. A guess, no probability."""
+    def head_probability(self, scores: NDArray[Any]) -> NDArray[np.float64]:
+        """sigmoid(log-odds): how likely a match is by the labels that were trained on, uncalibrated."""
         return sigmoid(self.log_odds(scores))
 
     @property
@@ -234,7 +234,7 @@ def below_candidates(log_odds: NDArray[Any]) -> NDArray[np.float64]:
     return HIGHEST - np.logaddexp(0.0, -np.asarray(log_odds, np.float64))
 
 
-def squash(log_odds: NDArray[Any]) -> Scores:
+def softsign(log_odds: NDArray[Any]) -> Scores:
     """z -> z / (1 + |z|), as float32."""
     values = np.asarray(log_odds, np.float64)
     return (values / (1.0 + np.abs(values))).astype(np.float32)
@@ -253,7 +253,7 @@ class RerankedScan:
     ) -> None:
         self.base, self.space, self.device = base, base.space, base.device
         alone = base.scores(ids)  # where candidates would stand by the bi-encoder alone
-        self.ids, self.own = ids, squash(log_odds)
+        self.ids, self.own = ids, softsign(log_odds)
         self._weight, self._bias, self._in_base = weight, bias, np.sort(alone)
         self._sorted = np.sort(self.own)
 
@@ -301,7 +301,7 @@ class RerankedScan:
 
     def _mapped(self, scores: Scores) -> Scores:
         """The bi-encoder's scores as scores of this scan; monotone."""
-        return squash(below_candidates(self._weight * scores.astype(np.float64) + self._bias))
+        return softsign(below_candidates(self._weight * scores.astype(np.float64) + self._bias))
 
     def _lowest(self, thresholds: NDArray[np.float32]) -> NDArray[np.float32]:
         """The lowest underlying float32 score from -2 to 2 that maps to each threshold or above; else 2.

@@ -102,10 +102,10 @@ def search_lists(
     scores = np.full((len(left), count), -np.inf, np.float32)
     lost = np.zeros(len(left), bool)
     if left is index.rows:
-        order, mine = index.order, index.integers
+        order, left_ints = index.order, index.integers
     else:
         order = np.argsort(_nearest_lists(left, index.centroids, 1, threads, "sorting")[:, 0], kind="stable")
-        mine = _as_integers(left, order, index.centre, threads)
+        left_ints = _as_integers(left, order, index.centre, threads)
     own = first_row + order if symmetric else np.full(len(left), -1)
     together = max(TILE, min(TOGETHER, -(-len(left) // (2 * threads))))
     capacity, block = screen.capacity_for(count), screen.chain_block(left.shape[1]) or left.shape[1]
@@ -116,16 +116,16 @@ def search_lists(
     def piece(first: int) -> None:
         span = slice(first, min(first + together, len(left)))
         asking = order[span]
-        noise = np.sqrt((mine.scale[span].astype(np.float64) ** 2 + spread) / 12)
+        noise = np.sqrt((left_ints.scale[span].astype(np.float64) ** 2 + spread) / 12)
         held = (
             np.empty((len(asking), capacity), np.float32),
             np.empty((len(asking), capacity), np.int32),
             np.zeros(len(asking), np.int32),
             np.full(len(asking), -np.inf, np.float32),
-            (NOISE * noise * (mine.ints.dtype == np.int8)).astype(np.float32),
+            (NOISE * noise * (left_ints.ints.dtype == np.int8)).astype(np.float32),
         )
         probed = _nearest_lists(left[asking], index.centroids, index.probes, 1, "")
-        _visit(index, mine, first, probed, own[span], count, held, local)
+        _visit(index, left_ints, first, probed, own[span], count, held, local)
         no_limit = np.full(len(asking), -np.inf, np.float32)
         found = columns, scores, lost
         screen_kernels.settle(left, index.rows, asking, every, no_limit, count, block, held, asking, *found)
@@ -197,16 +197,25 @@ def _as_integers(rows: Matrix, order: Rows, centre: NDArray[np.float32], threads
 
 
 def _visit(
-    index: ListIndex, mine: Integers, first: int, probed: Rows, own: Rows, count: int, held: Any, local: Any
+    index: ListIndex,
+    left_ints: Integers,
+    first: int,
+    probed: Rows,
+    own: Rows,
+    count: int,
+    held: Any,
+    local: Any,
 ) -> None:
     """Multiply the rows from position `first` on with the lists that each probes (n, probes)."""
     if not hasattr(local, "tile"):
         local.tile = torch.empty(
-            TILE * TILE, dtype=torch.int32 if mine.ints.dtype == np.int8 else torch.float32
+            TILE * TILE, dtype=torch.int32 if left_ints.ints.dtype == np.int8 else torch.float32
         )
-        local.rows = torch.empty(TILE, mine.ints.shape[1], dtype=torch.as_tensor(mine.ints[:0]).dtype)
-    asking, listed = torch.as_tensor(mine.ints), torch.as_tensor(index.integers.ints)
-    product = torch._int_mm if mine.ints.dtype == np.int8 else torch.mm
+        local.rows = torch.empty(
+            TILE, left_ints.ints.shape[1], dtype=torch.as_tensor(left_ints.ints[:0]).dtype
+        )
+    asking, listed = torch.as_tensor(left_ints.ints), torch.as_tensor(index.integers.ints)
+    product = torch._int_mm if left_ints.ints.dtype == np.int8 else torch.mm
     flat = probed.astype(np.uint16 if len(index.centroids) <= 1 << 16 else np.int64).ravel()
     by_list = np.argsort(flat, kind="stable")
     ends = np.cumsum(np.bincount(flat, minlength=len(index.centroids)))
@@ -224,4 +233,6 @@ def _visit(
                 with single_thread():
                     product(rows, listed[c0 : c0 + wide].T, out=tile)
                 of_columns = index.integers.scale[columns], index.shift[columns], index.order[columns]
-                screen_kernels.probe(tile.numpy(), some, own, mine.scale[first:], *of_columns, count, held)
+                screen_kernels.probe(
+                    tile.numpy(), some, own, left_ints.scale[first:], *of_columns, count, held
+                )

@@ -20,9 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 import pairsieve
 from pairsieve.errors import ArtifactError, InputError, LedgerUnavailable, PairsieveError
+from pairsieve.http.access import LARGEST_BODY, AccessControl, Failures
 from pairsieve.http.connections import MOST_CONNECTIONS
 from pairsieve.http.errors import Refusal, add_error_handlers
-from pairsieve.http.gate import LARGEST_BODY, Failures, Gate
 from pairsieve.http.proxy import Proxy
 from pairsieve.http.server import run_server
 from pairsieve.serving.checks import LONGEST_KEY, LONGEST_TEXT, TooLong
@@ -118,7 +118,7 @@ class RemovedGiven(BaseModel):
 class HealthGiven(BaseModel):
     status: str
     texts: int
-    askers: int = Field(description="Known texts of the asking side, where there are two collections.")
+    queries: int = Field(description="Known texts of the side that asks, where there are two collections.")
     waiting: int
     model: str
     corrections: str
@@ -138,7 +138,7 @@ def make_app(
         docs_url=None,
         redoc_url=None,
     )
-    gate = Gate(
+    access = AccessControl(
         app,
         token,
         failures,
@@ -147,7 +147,7 @@ def make_app(
         reading_paths={"/match", "/match/batch"},
         proxy=proxy,
     )
-    meter = Meter(gate, service)
+    meter = Meter(access, service)
     add_error_handlers(app, _refusal_of, too_long=413)
     _add_matching(app, service)
     _add_texts(app, service)

@@ -28,7 +28,7 @@ from pairsieve.scorer.corrections import (
     smoothed,
     smoothed_all,
 )
-from pairsieve.scorer.scorer import below_candidates, squash
+from pairsieve.scorer.scorer import below_candidates, softsign
 from pairsieve.serving.held import (
     MOST_SCORES,
     NEAR,
@@ -64,8 +64,8 @@ class Match:
 class Query:
     """What is asked: a new text by its unit row (d,), or a held one by its row on the asking side.
 
-    itself: the held text stands among its own answers, first and with score 1. source: the number of the
-    asker's source, whose texts are no answers.
+    itself: the held text stands among its own answers, first and with score 1. source: the number of its
+    source, whose texts are no answers.
     """
 
     text: str
@@ -99,7 +99,7 @@ class Index:
         self.side = 0 if self.one else side
         self._sides = [answering, self.asking] if len(self.asking) and not self.one else [answering]
         reranker = None if scorer is None else scorer.reranker
-        self._plain_lists: list[NeighbourTable] = []  # of each of the sides; none where no askers are known
+        self._plain_lists: list[NeighbourTable] = []  # of each of the sides; none without known queries
         self._smooth_lists: list[NeighbourTable] = []
         if self.one or len(self._sides) == 2:
             if any(self.corrections.smoothing):
@@ -204,7 +204,7 @@ class Index:
             log_odds = self._reranker.reranker.log_odds(logits, bi_encoder.log_odds(alone))
             near = np.concatenate([near, candidates.rows])
             both = np.concatenate([below_candidates(bi_encoder.log_odds(scores)), log_odds])
-            scores = squash(both).astype(np.float64)
+            scores = softsign(both).astype(np.float64)
         order = np.lexsort((near, -np.round(scores, DECIMALS)))[: count - len(best)]
         scores = np.minimum(scores, 1.0)  # a new text may be nearer to a lonely text than all that are held
         places = zip(near[order].tolist(), scores[order].tolist())

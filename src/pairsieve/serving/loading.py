@@ -28,7 +28,7 @@ def load(served: Served, record: Record) -> Loaded:
     matcher = served.scorer.matcher
     encoder = matcher.encoder_for("left")
     read_alike = matcher.shared and encoder.left_prefix == encoder.right_prefix
-    alike = served.side == served.asking_side or read_alike
+    alike = served.side == served.query_side or read_alike
     index, fingerprint = make_index(served), matcher.fingerprint
     changes = embedded(record.read(), served, fingerprint, record)
     index.apply(changes)

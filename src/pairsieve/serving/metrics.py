@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from pairsieve.http.gate import App, Message, Receive, Scope, Send
+from pairsieve.http.access import App, Message, Receive, Scope, Send
 from pairsieve.serving.service import BatchDone, Service
 
 REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -67,7 +67,7 @@ class Meter:
                 self._note(scope, status, time.perf_counter() - began)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        # The path as declared, so that a key or a stranger's path does not become a series of its own.
+        # The path as declared, so that a key or an unknown path does not become a series of its own.
         route: Any = scope.get("route")
         path = str(getattr(route, "path", "other")).replace(":path}", "}")
         method = scope["method"] if scope["method"] in ("GET", "POST", "PUT", "DELETE") else "other"

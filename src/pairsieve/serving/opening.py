@@ -1,4 +1,4 @@
-"""Opens what is served: a campaign or an exported scorer, a collection to search, and its known askers.
+"""Opens what is served: a campaign or an exported scorer, a collection to search, and its known queries.
 
 The folder is a campaign (the scorer of its last answered round, its own texts) or what `pairsieve export`
 wrote (then the collection is named, or begins empty). Rows come from the cache where they are there, and
@@ -48,10 +48,10 @@ class Served:
     texts: Collection
     rows: Vectors
     side: str  # of the collection in a pair
-    asking_side: str  # of a query; within one collection both are "left"
+    query_side: str  # of a query; within one collection both are "left"
     name: str  # for people
-    askers: Collection
-    asker_rows: Vectors
+    queries: Collection
+    query_rows: Vectors
     store: ArtifactStore
     device: str = "auto"  # of scans
     source_names: tuple[str, ...] = ()  # of the numbers in `texts.sources`
@@ -66,7 +66,7 @@ class Wanted:
     text: Sequence[str] = ()
     source: str | None = None
     side: str | None = None
-    askers: Source = None
+    queries: Source = None
     round: int | None = None
     state: Path | None = None
     cache: Path | None = None
@@ -139,21 +139,21 @@ def _served(
             return texts, rows_of(scorer.matcher, texts, side, store)
         return texts, np.concatenate([own_rows(split, side)[kept] for split, kept in zip(source, places)])
 
-    for option, value in (("side", wanted.side), ("askers", wanted.askers)):
+    for option, value in (("side", wanted.side), ("queries", wanted.queries)):
         if one and value is not None:
             what, remedy = f"`{option}` with one collection", f"Leave `{option}` out"
             why = "duplicates within one collection have no sides"
             raise InputError(what, where=name, why=why, remedy=remedy)
     source, its_task = _source(wanted.collection, wanted, task)
-    askers = EMPTY if wanted.askers is None else _source(wanted.askers, wanted, task)[0]
-    if wanted.askers is None and isinstance(source, list) and not any(s.space.symmetric for s in source):
-        askers = source
+    queries = EMPTY if wanted.queries is None else _source(wanted.queries, wanted, task)[0]
+    if wanted.queries is None and isinstance(source, list) and not any(s.space.symmetric for s in source):
+        queries = source
     # The right collection answers unless asked otherwise.
     side, asking = ("left", "right") if wanted.side == "left" else ("right", "left")
     if one:
-        side, asking, askers = "left", "left", EMPTY
+        side, asking, queries = "left", "left", EMPTY
     texts, rows = texts_and_rows(source, side)
-    known, known_rows = texts_and_rows(askers, asking)
+    known, known_rows = texts_and_rows(queries, asking)
     names = () if texts.sources is None else source_names(its_task, texts.sources)
     both = (known, known_rows)
     return checked(Served(scorer, texts, rows, side, asking, name, *both, store, device, names))
@@ -234,19 +234,19 @@ def make_index(served: Served) -> Index:
         return HeldTexts(texts.keys, texts.texts, rows, smoothing, lexical, sources)
 
     answering = held(served.texts, served.rows, "answering")
-    asking = held(served.askers, served.asker_rows, "asking")
+    asking = held(served.queries, served.query_rows, "asking")
     side = 0 if served.side == "left" else 1
     return Index(answering, served.scorer, asking, side, served.device, memo)
 
 
 def _memo(served: Served) -> Memo:
     """Keeps what takes long to find for large collections: neighbours, candidates and lexical rows."""
-    if max(len(served.texts), len(served.askers)) < KEEP_LISTS_FROM:
+    if max(len(served.texts), len(served.queries)) < KEEP_LISTS_FROM:
         return compute
     scorer = served.scorer
     key = {
         "matcher": scorer.matcher.fingerprint,
-        "texts": [served.texts.fingerprint, served.askers.fingerprint],
+        "texts": [served.texts.fingerprint, served.queries.fingerprint],
         "side": served.side,
         "spare": SPARE,
     }
@@ -270,7 +270,7 @@ def rows_of(matcher: Matcher, texts: Collection, side: str, store: ArtifactStore
 def checked(served: Served) -> Served:
     """Refuse a key that stands twice, and rows that the matcher would not make itself."""
     matcher, where = served.scorer.matcher, served.name
-    sides = ((served.side, served.texts, served.rows), (served.asking_side, served.askers, served.asker_rows))
+    sides = ((served.side, served.texts, served.rows), (served.query_side, served.queries, served.query_rows))
     for side, texts, rows in sides:
         if len(set(texts.keys)) != len(texts):
             twice = next(key for key, count in Counter(texts.keys).items() if count > 1)

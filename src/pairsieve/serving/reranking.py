@@ -142,8 +142,8 @@ class QueryReranker:
         if not len(candidates):
             return np.empty(0)
         self._find_best(self.table.unknown(candidates))
-        asker = self.asking.used if query.row is not None else query.held
-        space, texts, ids = self._placed(np.full(len(candidates), asker), candidates, query.text)
+        query_row = self.asking.used if query.row is not None else query.held
+        space, texts, ids = self._placed(np.full(len(candidates), query_row), candidates, query.text)
         scores: list[NDArray[np.floating]] = [
             exact_products(found.plain[None], held.plain.rows[candidates], unit=True),
             exact_products(found.lexical[None], held.lexical[candidates], unit=True),

@@ -132,7 +132,7 @@ class Service:
         text: Sequence[str] = (),
         source: str | None = None,
         side: str | None = None,
-        askers: Source = None,
+        queries: Source = None,
         round: int | None = None,
         state: Path | None = None,
         cache: Path | None = None,
@@ -145,13 +145,13 @@ class Service:
         collection: what to search: a `Collection`, a task folder, a table (with its `key`, `text` and
         `source` columns) or the name of a split; without one, all texts of the campaign, or none for an
         exported model. side: the collection's side of a pair between two collections ("right": a left text
-        asks, the right collection answers). askers: known texts of the other side, in the same forms;
+        asks, the right collection answers). queries: known texts of the other side, in the same forms;
         without them, those of the splits or the task that the collection is from. Without any, the
         collection's own rows are not corrected. state: the folder that keeps additions and removals,
         `folder/serving` if None.
         """
         folder = Path(folder)
-        wanted = Wanted(collection, key, text, source, side, askers, round, state, cache, device)
+        wanted = Wanted(collection, key, text, source, side, queries, round, state, cache, device)
         reopen = partial(open_served, folder, wanted)
         return Service(
             reopen(),
@@ -196,7 +196,7 @@ class Service:
         return self.match_many([text], count, threshold, source=source)[0]
 
     def match_key(self, key: str, count: int = 10, threshold: float | None = None) -> list[Match]:
-        """The best partners of a held text by its key: in one collection any, between two a known asker."""
+        """The best partners of a held text by its key: in one collection any, between two a known query."""
         return self.ask([], count, threshold, key).result()[0].matches
 
     def match_many(
@@ -307,8 +307,8 @@ class Service:
         try:
             served = self._reopen()
             before = self.served
-            same = (served.scorer.fingerprint, served.texts.fingerprint, served.askers.fingerprint)
-            if same == (before.scorer.fingerprint, before.texts.fingerprint, before.askers.fingerprint):
+            same = (served.scorer.fingerprint, served.texts.fingerprint, served.queries.fingerprint)
+            if same == (before.scorer.fingerprint, before.texts.fingerprint, before.queries.fingerprint):
                 return False
             fresh = load(served, self._record)
             self.queue.put(Job([], call=partial(self._take_up, fresh))).result()
@@ -329,7 +329,7 @@ class Service:
         return {
             "serving": self.served.name,
             "texts": len(self),
-            "askers": len(self.served.askers),
+            "queries": len(self.served.queries),
             "waiting": self.queue.waiting,
             "model": self.scorer.fingerprint[:16],
             "encoder": self.matcher.encoder_for(self.served.side).name,
@@ -345,8 +345,8 @@ class Service:
         used = " and ".join(name for name, strengths in names.items() if any(strengths))
         if not used:
             return "none: scores are plain cosines"
-        if not corrections.symmetric and not len(self.served.askers):
-            return f"{used} of queries alone: no askers are known, so the collection's rows are not corrected"
+        if not corrections.symmetric and not len(self.served.queries):
+            return f"{used} of queries alone: no known queries, so the collection's rows are not corrected"
         return used
 
     def _reranker_in_words(self) -> str:
@@ -390,7 +390,7 @@ class Service:
             rows = self._rows([*queries, *added], self.served.side)
             query_rows, added_rows = rows[: len(queries)], rows[len(queries) :]
         else:
-            query_rows = self._rows(queries, self.served.asking_side)
+            query_rows = self._rows(queries, self.served.query_side)
             added_rows = self._rows(added, self.served.side)
         times.append(time.perf_counter())
         self._change(changes, added_rows)
@@ -433,7 +433,7 @@ class Service:
                 if held is None:
                     job.future.set_exception(UnknownKey(job.key))
                     continue
-                encoder = self.matcher.encoder_for(self.served.asking_side)
+                encoder = self.matcher.encoder_for(self.served.query_side)
                 if encoder.unreadable([held.text])[0]:
                     job.future.set_exception(Unreadable())
                     continue
@@ -443,7 +443,7 @@ class Service:
         found = self._index.find(queries, max((job.count for job in owners), default=0))
         answers: dict[Job, list[Answer]] = {job: [] for job in jobs if not job.future.done()}
         for job, query, near in zip(owners, queries, found):
-            cut = self._is_cut(query.text, self.served.asking_side)
+            cut = self._is_cut(query.text, self.served.query_side)
             answers[job].append(Answer(self._matches(near[: job.count], job.threshold), cut))
         for job, given in answers.items():
             job.future.set_result(given)

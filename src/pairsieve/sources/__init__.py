@@ -26,10 +26,10 @@ class TruthSource:
     def __init__(self, space: PairSpace, positives: Ids) -> None:
         self.space = space
         self.positives: Ids = np.unique(np.asarray(positives, dtype=np.int64))
-        strangers = self.positives[~space.contains(self.positives)]
-        if len(strangers):
-            left, right = pair_rows(strangers[:1])
-            count = f"{len(strangers):,} of {len(self.positives):,} positives"
+        outside = self.positives[~space.contains(self.positives)]
+        if len(outside):
+            left, right = pair_rows(outside[:1])
+            count = f"{len(outside):,} of {len(self.positives):,} positives"
             what = f"{count} lie outside the pair space, the first at rows ({left[0]}, {right[0]})"
             why = f"the space has {space.shape[0]:,} left and {space.shape[1]:,} right texts"
             remedy = "Build the task again, or pass the positives of the same split as the space"

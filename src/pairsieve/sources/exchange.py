@@ -52,7 +52,7 @@ class QuestionBatch:
 
 @dataclass(frozen=True)
 class AskedPairs:
-    """What a file may answer: the id of each asked pair of keys; all keys tell a slip from a stranger."""
+    """What a file may answer: the id of each asked pair of keys; all keys tell a slip from an unknown key."""
 
     ids: Mapping[tuple[str, str], int]
     left_keys: frozenset[str]

@@ -253,7 +253,7 @@ class _Asking:
         """Ask until every pair of the request has its answer, or retries are used up."""
         waiting = pairs
         for attempt in range(self.endpoint.retries + 1):
-            self._sleep_until_welcome()
+            self._wait_for_rate_limit()
             if self._stop.is_set():
                 return  # nothing under way: these pairs were not asked, or not to the end
             if attempt:
@@ -351,7 +351,7 @@ class _Asking:
         wait = min(self.endpoint.first_wait_seconds * 2**attempt, self.endpoint.longest_wait_seconds) * jitter
         self._stop.wait(wait)
 
-    def _sleep_until_welcome(self) -> None:
+    def _wait_for_rate_limit(self) -> None:
         while not self._stop.is_set():
             left = self._not_before - time.monotonic()
             if left <= 0:

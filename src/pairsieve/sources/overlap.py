@@ -140,7 +140,7 @@ def overlap_writer(place: Path, model: str, definition: str) -> Callable[[Sequen
 
 
 def read_overlap(place: Path, model: str, definition: str) -> dict[int, int | None]:
-    """The model's latest answer to each pair under this definition; torn lines are passed over."""
+    """The model's latest answer to each pair under this definition; incomplete lines are passed over."""
     wanted = model, _digest(definition)
     return {pair: label for *under, pair, label in _overlap_rows(place) if tuple(under) == wanted}
 
@@ -156,7 +156,7 @@ def latest_overlaps(place: Path) -> dict[str, dict[int, int | None]]:
 
 
 def _overlap_rows(place: Path) -> Iterator[tuple[str, str, int, int | None]]:
-    """(model, digest of the definition, pair, label), in the order written; torn lines are passed over."""
+    """(model, digest of the definition, pair, label), in the order written; incomplete lines are left out."""
     for line in place.read_bytes().splitlines() if place.exists() else []:
         try:
             row = parse_json(line)

@@ -186,9 +186,9 @@ class SpendBudget:
         )
 
     def _open(self, place: Path) -> None:
-        """Lock the journal and count what earlier runs spent; a line torn by a kill is passed over.
+        """Lock the journal and count what earlier runs spent; a line cut short by a kill is passed over.
 
-        A torn reservation never sent its request; a torn settlement leaves its reservation standing.
+        An incomplete reservation sent no request; an incomplete settlement leaves its reservation standing.
         Money is taken as written then, as another run may have asked another model at another price.
         """
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -53,7 +53,7 @@ def unpacked_suffix(path: Path) -> str:
 
 
 def unpack(path: Path) -> Unpacked:
-    """Read a file whole, unpacked; an empty, missing or torn one is an error in words."""
+    """Read a file whole, unpacked; an empty, missing or incomplete one is an error in words."""
     packed = _read_bytes(path)
     if not packed:
         raise InputError("the file is empty", where=str(path), remedy="Give a file with a header and rows")

@@ -219,15 +219,15 @@ def _last_word(table: Table) -> Table:
     standing: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
     for event, about, who, left, right, label in zip(*columns):
         if event != "question":
-            said = standing.setdefault((left, right), {})
-            said[about, who if about == "answer" else ""] = "" if event == "withdrawal" else label
+            answers = standing.setdefault((left, right), {})
+            answers[about, who if about == "answer" else ""] = "" if event == "withdrawal" else label
     rows = []
-    for (left, right), said in standing.items():
-        votes = [label for (about, _), label in said.items() if about == "answer"]
+    for (left, right), answers in standing.items():
+        votes = [label for (about, _), label in answers.items() if about == "answer"]
         count = votes.count("1") - votes.count("0")
-        label = said.get(("adjudication", "")) or ("" if count == 0 else str(int(count > 0)))
+        label = answers.get(("adjudication", "")) or ("" if count == 0 else str(int(count > 0)))
         if not any(vote in ("0", "1") for vote in votes):
-            label = label or said.get(("inferred", ""), "")
+            label = label or answers.get(("inferred", ""), "")
         rows.append((left, right, label))
     cells = [list(column) for column in zip(*rows)] or [[], [], []]
     names = ("left_key", "right_key", "label")

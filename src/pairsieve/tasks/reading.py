@@ -445,7 +445,7 @@ def _read_parquet(file: Unpacked) -> Table:
         names = tuple(opened.schema_arrow.names)
         rows = opened.metadata.num_rows
     except pa.ArrowException as error:
-        raise _torn_parquet(file, error) from error
+        raise _damaged_parquet(file, error) from error
 
     sizes: dict[int, int] = {}  # bytes of the columns read
 
@@ -456,13 +456,13 @@ def _read_parquet(file: Unpacked) -> Table:
             sizes[position] = table.nbytes
             values: Sequence[Any] = table.column(0).to_pylist()
         except (pa.ArrowException, OSError) as error:
-            raise _torn_parquet(file, error) from error
+            raise _damaged_parquet(file, error) from error
         return values
 
     return Table(file.path, names, range(1, rows + 1), "", "", file.sha256, cells)
 
 
-def _torn_parquet(file: Unpacked, error: Exception) -> InputError:
+def _damaged_parquet(file: Unpacked, error: Exception) -> InputError:
     why = str(error).splitlines()[0]
     return file.error("the file is not whole Parquet", why=why, remedy="Write or copy it again")
 

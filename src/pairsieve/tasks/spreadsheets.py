@@ -38,7 +38,7 @@ def read_sheet(file: Unpacked, sheet: str | None = None) -> list[list[Any]]:
     except (PairsieveError, MemoryError):
         raise
     except Exception as error:  # the readers raise whatever they stumble over in a damaged file
-        raise _torn(file, error) from error
+        raise _damaged(file, error) from error
     while cells and not cells[-1]:
         cells.pop()
     if len(cells) * width > MOST_CELLS:
@@ -71,7 +71,7 @@ def _check_size(file: Unpacked) -> None:
                 with archive.open(part) as stream:
                     held += len(read_unpacked(file.path, stream, len(file.contents), held))
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # encrypted, or packed oddly
-        raise _torn(file, error) from error
+        raise _damaged(file, error) from error
 
 
 def _by_calamine(file: Unpacked, sheet: str | None) -> Sequence[Sequence[Any]]:
@@ -98,6 +98,6 @@ def _sheet(file: Unpacked, wanted: str | None, names: Sequence[str]) -> str:
     return wanted
 
 
-def _torn(file: Unpacked, error: Exception) -> InputError:
+def _damaged(file: Unpacked, error: Exception) -> InputError:
     why = str(error).splitlines()[0] if str(error) else type(error).__name__
     return file.error("the file is not a whole spreadsheet", why=why, remedy="Save or copy it again")

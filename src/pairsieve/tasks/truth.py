@@ -72,10 +72,10 @@ def read_shares(words: str) -> tuple[int, ...]:
     return shares
 
 
-def deal(label: Rows, stratum: Rows, shares: Sequence[int], rng: np.random.Generator) -> Rows:
-    """Index of the split of each node: whole components, shuffled, dealt by their nodes in the given shares.
+def assign_splits(label: Rows, stratum: Rows, shares: Sequence[int], rng: np.random.Generator) -> Rows:
+    """Index of the split of each node: whole components, shuffled, by their nodes in the given shares.
 
-    label: (n,) component of each node; stratum: (components,) dealt separately, so that each split gets its
+    label: (n,) component of each node; stratum: (components,) each by itself, so that each split gets its
     share of every stratum. A component goes to the split in whose stretch of nodes its middle falls.
     """
     size = np.bincount(label, minlength=len(stratum))
@@ -111,8 +111,8 @@ def split_by_components(
     if stratify:
         stratum[label[:after]] = 1
         stratum[label[pair_rows(positives)[0]]] = 2
-    dealt = deal(label, stratum, shares, rng)
-    sides = [dealt] if len(collections) == 1 else [dealt[:after], dealt[after:]]
+    assigned = assign_splits(label, stratum, shares, rng)
+    sides = [assigned] if len(collections) == 1 else [assigned[:after], assigned[after:]]
     splits = {}
     for index, name in enumerate(SPLIT_NAMES[len(shares)]):
         taken = [texts.take(np.flatnonzero(side == index)) for texts, side in zip(collections, sides)]

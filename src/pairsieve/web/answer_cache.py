@@ -67,9 +67,9 @@ class AnswerCache:
         self.questions: dict[int, Asked] = {}  # in the order of asking
         self.votes: dict[int, dict[str, int | None]] = {}  # what each person says now
         self.settled: dict[int, int | None] = {}  # adjudicated: counts before the votes
-        self.judges: dict[int, str] = {}  # who settled it
+        self.adjudicators: dict[int, str] = {}  # who settled it
         self.inferred: dict[int, int | None] = {}  # counts where nobody said match or no match
-        self.fallen: set[int] = set()  # inferred once, taken back since
+        self.retracted: set[int] = set()  # inferred once, taken back since
         self.models: set[str] = set()  # names under which language models answer
         self.history: dict[str, dict[int, int | None]] = {}  # standing answers, the latest last
         self.events: list[Event] = []
@@ -139,11 +139,11 @@ class AnswerCache:
         self.events.append(event)
         if event.about == "adjudication":
             _keep(self.settled, event.pair, event.label, event.taken_back)
-            _keep(self.judges, event.pair, event.who, event.taken_back)
+            _keep(self.adjudicators, event.pair, event.who, event.taken_back)
             return
         if event.about == "inferred":
             _keep(self.inferred, event.pair, event.label, event.taken_back)
-            (self.fallen.add if event.taken_back else self.fallen.discard)(event.pair)
+            (self.retracted.add if event.taken_back else self.retracted.discard)(event.pair)
             return
         standing = self.history.setdefault(event.who, {})
         votes = self.votes.setdefault(event.pair, {})

@@ -17,9 +17,9 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from pairsieve.errors import LedgerError, LedgerUnavailable, PairsieveError
+from pairsieve.http.access import COOKIE, AccessControl, Failures, cookie_for
 from pairsieve.http.connections import MOST_CONNECTIONS
 from pairsieve.http.errors import LATER, Refusal, add_error_handlers
-from pairsieve.http.gate import COOKIE, Failures, Gate, cookie_for
 from pairsieve.http.proxy import Proxy
 from pairsieve.http.server import run_server
 from pairsieve.web.dashboard import Dashboard
@@ -110,7 +110,7 @@ def make_app(
     cache: Path | None = None,
     failures: Failures | None = None,
     proxy: Proxy | None = None,
-) -> Gate:
+) -> AccessControl:
     """The page of a session. `trains`: go on with the rounds in the background while the page is served."""
 
     def ready() -> bool:
@@ -136,7 +136,7 @@ def make_app(
         responses=REFUSALS,
         lifespan=lifespan,
     )
-    gate = Gate(
+    access = AccessControl(
         app, token, failures, open_paths=OPEN_PATHS, login_path="/login", pages=PAGES.keys(), proxy=proxy
     )
     add_error_handlers(app, partial(_refusal_of, session.place.ledger.place))
@@ -148,7 +148,7 @@ def make_app(
     @app.post("/api/login")
     def login(sent: LoginSent, request: Request) -> Response:
         """Give the token, get the cookie."""
-        right, wait = gate.log_in(request.scope, sent.token)
+        right, wait = access.log_in(request.scope, sent.token)
         if wait:
             later = {"Retry-After": str(int(wait) + 1)}
             return JSONResponse({"detail": "Too many wrong tokens. Wait a minute."}, 429, later)
@@ -156,13 +156,13 @@ def make_app(
             return JSONResponse({"detail": "That token is wrong."}, 401)
         answer = JSONResponse({"ok": True})
         if token:
-            secure = gate.sends_secretly(request.scope)
+            secure = access.uses_tls(request.scope)
             answer.set_cookie(
                 COOKIE, cookie_for(token), httponly=True, samesite="strict", secure=secure, max_age=30 * 86400
             )
         return answer
 
-    return gate
+    return access
 
 
 def _add_labelling(app: FastAPI, session: LabellingSession, rounds: Rounds) -> None:
@@ -184,7 +184,7 @@ def _add_labelling(app: FastAPI, session: LabellingSession, rounds: Rounds) -> N
         """Answers; once this returns they are kept. Sending them again changes nothing."""
         session.check_ledger(sent.ledger)
         state = session.answer(sent.who, [each.given() for each in sent.answers])
-        rounds.poke()
+        rounds.wake()
         return state
 
     @app.post("/api/undo")
@@ -214,7 +214,7 @@ def _add_labelling(app: FastAPI, session: LabellingSession, rounds: Rounds) -> N
         """Settle a pair, whatever the votes say."""
         session.check_ledger(sent.ledger)
         state = session.adjudicate(sent.who, sent.answer.given())
-        rounds.poke()
+        rounds.wake()
         return state
 
     @app.post("/api/disputes/undo")

@@ -36,8 +36,8 @@ def contradictions(
     """
 
     def about(pair: int) -> dict[str, Any]:
-        votes, judge = votes_on(cache, pair), cache.judges.get(pair)
-        return {"label": cache.state(pair), "votes": votes, "settled_by": judge}
+        votes, adjudicator = votes_on(cache, pair), cache.adjudicators.get(pair)
+        return {"label": cache.state(pair), "votes": votes, "settled_by": adjudicator}
 
     rows: list[dict[str, Any]] = []
     for each in sorted(found, key=lambda one: is_decided(cache, one)):

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from pairsieve.campaign.figures import SealedFile, write_sealed
+from pairsieve.campaign.figures import ChecksummedFile, write_checksummed
 from pairsieve.errors import InputError, PairsieveError
 from pairsieve.tasks.joined import without_gaps
 from pairsieve.web.answer_cache import WORDS, AnswerCache
@@ -49,7 +49,7 @@ class Review:
 
     def __init__(self, session: LabellingSession, cache: Path | None = None) -> None:
         self._session, self._cache_folder = session, cache
-        self._file = SealedFile(review_file(session.campaign.folder))
+        self._file = ChecksummedFile(review_file(session.campaign.folder))
         self._process: subprocess.Popen[str] | None = None
         self._error = ""
         self._starting = threading.RLock()  # several requests at once ask how far it is
@@ -104,7 +104,8 @@ class Review:
 
     def _list(self) -> dict[str, Any]:
         row = self._file.row()
-        return row if row.get("task") == self._session.campaign.task.fingerprint else {}
+        known = row.get("task") == self._session.campaign.task.fingerprint
+        return row if known and "match_score" in row else {}  # a list of an earlier form is made again
 
     def stop(self) -> None:
         """End the process that makes the list, if one is at work."""
@@ -117,15 +118,15 @@ class Review:
     def pairs(self, who: str, wanted: Wanted) -> dict[str, Any]:
         """Pairs of the list and just below it, the most doubtful first."""
         row = self._list()
-        every = zip(row.get("pairs", ()), row.get("opinion", ()), row.get("listed", ()))
+        every = zip(row.get("pairs", ()), row.get("match_score", ()), row.get("listed", ()))
         steps = dict(zip(row.get("pairs", ()), row.get("waterfalls", ())))
         found = []
         states = self._session.look(lambda cache: dict(_states(cache, row.get("pairs", ()))))
-        for pair, opinion, listed in every:
+        for pair, match_score, listed in every:
             fits = {"listed": listed, "left out": not listed, "open": states[pair] == "open"}
             if fits.get(wanted.show, True) and self._holds(pair, wanted.words):
                 more = {"listed": listed, "waterfall": steps.get(pair, [])}
-                found.append((pair, {**self._opinion(row, opinion), **more}))
+                found.append((pair, {**self._match_score(row, match_score), **more}))
         return self._page(who, found, wanted)
 
     def answers(self, who: str, wanted: Wanted) -> dict[str, Any]:
@@ -166,7 +167,7 @@ class Review:
     ) -> dict[str, Any]:
         from pairsieve.matches.review import MOST_MEMBERS
 
-        session, opinions = self._session, dict(zip(row["pairs"], row["opinion"]))
+        session, match_scores = self._session, dict(zip(row["pairs"], row["match_score"]))
         columns, texts = session.columns, session.place.split.left
 
         def record(at: int) -> dict[str, Any]:
@@ -175,24 +176,24 @@ class Review:
                 shown["values"] = [each["left"] for each in columns.rows(texts.texts[at], texts.texts[at])]
             return shown
 
-        made = {
+        shown_group = {
             "members": [record(at) for at in members[:MOST_MEMBERS]],
             "size": len(members),
             "columns": list(columns.names),
-            "weakest": {**session.pair_texts(weakest), **self._opinion(row, opinions.get(weakest))},
+            "weakest": {**session.pair_texts(weakest), **self._match_score(row, match_scores.get(weakest))},
             "outside": None,
             "links": self._links(members[:MOST_MEMBERS]),
         }
         if outside is not None:
             one, other = outside >> 32, outside & 0xFFFF_FFFF
-            stranger = other if one in members else one
-            made["outside"] = {
+            nearest = other if one in members else one
+            shown_group["outside"] = {
                 "pair": str(outside),
-                **record(stranger),
-                **self._opinion(row, opinions.get(outside)),
+                **record(nearest),
+                **self._match_score(row, match_scores.get(outside)),
                 "label": session.look(lambda cache: _state(cache, outside)),
             }
-        return made
+        return shown_group
 
     def _links(self, members: list[int]) -> dict[str, int]:
         """How many pairs inside a group are labelled: match, no match, unsure."""
@@ -220,7 +221,7 @@ class Review:
                     "label": _state(cache, pair),
                     "own": WORDS[cache.history[name][pair]] if pair in cache.history.get(name, {}) else None,
                     "votes": votes_on(cache, pair),
-                    "settled_by": cache.judges.get(pair),
+                    "settled_by": cache.adjudicators.get(pair),
                 }
                 for pair, more in found[wanted.offset : wanted.offset + wanted.count]
             ]
@@ -234,9 +235,9 @@ class Review:
         sides = (split.left, pair >> 32), (split.right, pair & 0xFFFF_FFFF)
         return any(held in f"{side.keys[row]} {side.texts[row]}".casefold() for side, row in sides)
 
-    def _opinion(self, row: dict[str, Any], opinion: float | None) -> dict[str, float | None]:
+    def _match_score(self, row: dict[str, Any], match_score: float | None) -> dict[str, float | None]:
         calibrated = bool(row.get("calibrated"))
-        return {"probability" if calibrated else "model_score": opinion}
+        return {"probability" if calibrated else "model_score": match_score}
 
     # ── groups into answers ─────────────────────────────────────────────────────────────────────
 
@@ -279,13 +280,13 @@ def write_review(folder: Path, cache: Path | None = None) -> None:
     events = len(campaign.ledger.answers())
     found = review_list(campaign)
     steps = waterfalls(found.scored, campaign.split, found.ids[:EXPLAINED])
-    made = {
+    row = {
         **found.as_json(),
         "waterfalls": [[[step.name, round(step.log_odds, 3)] for step in each] for each in steps],
         "task": campaign.task.fingerprint,
         "events": events,
     }
-    write_sealed(review_file(folder), made)
+    write_checksummed(review_file(folder), row)
     campaign.ledger.close()
 
 

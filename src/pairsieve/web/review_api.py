@@ -55,7 +55,7 @@ def add_review(app: FastAPI, session: LabellingSession, rounds: Rounds, review: 
             raise InputError(f"{len(given):,} pairs at once", remedy=remedy)
         many = [PageAnswer(pair, label, f"{sent.token}-{at}") for at, (pair, label) in enumerate(given)]
         state = session.review(sent.who, many)
-        rounds.poke()
+        rounds.wake()
         return {**state, "pairs_answered": len(given)}
 
     @app.get("/api/review")

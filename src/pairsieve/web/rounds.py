@@ -72,7 +72,7 @@ class Rounds:
             self._thread.join(timeout=5)
         close_pipes(process)
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Look now, not at the next tick."""
         self._wake.set()
 

@@ -114,7 +114,7 @@ class LabellingSession:
         kept = [p for p in self._held.get(who, {}) if p not in skipped and self._is_for(p, who, active)]
         chosen = dict.fromkeys(kept[:count])
         # What a contradiction made doubtful is likely to follow again once it is settled: it is asked last.
-        doubtful = cache.fallen if self._contradictions else set()
+        doubtful = cache.retracted if self._contradictions else set()
         for late in (False, True) if doubtful else (False,):
             for pair in cache.wanting:
                 if len(chosen) >= count:
@@ -445,22 +445,22 @@ class LabellingSession:
                 return None
             free = [each for each in found if each[0] not in self._cache.questions]
             return [
-                {"pair": str(pair), **self._texts(pair), **self._predictions.shown(opinion)}
-                for pair, opinion in free[:most]
+                {"pair": str(pair), **self._texts(pair), **self._predictions.shown(match_score)}
+                for pair, match_score in free[:most]
             ]
 
     def mistakes(self, most: int = 12) -> list[dict[str, Any]]:
         """Labelled pairs of which the latest model is surest that the label is wrong, the surest first."""
         with self._lock:
             found = []
-            for pair, opinion in self._predictions.by_pair().items() if self.place.own else ():
+            for pair, match_score in self._predictions.by_pair().items() if self.place.own else ():
                 state = self._cache.state(pair) if pair in self._cache.questions else "open"
-                wrong = {"match": 1 - opinion, "no match": opinion}.get(state, 0.0)
+                wrong = {"match": 1 - match_score, "no match": match_score}.get(state, 0.0)
                 if wrong > 0.5:
-                    found.append((-wrong, pair, state, opinion))
+                    found.append((-wrong, pair, state, match_score))
             return [
-                {**self._shown(pair, False), "label": state, **self._predictions.shown(opinion)}
-                for _, pair, state, opinion in sorted(found)[:most]
+                {**self._shown(pair, False), "label": state, **self._predictions.shown(match_score)}
+                for _, pair, state, match_score in sorted(found)[:most]
             ]
 
     def look(self, at: Callable[[AnswerCache], Any]) -> Any:

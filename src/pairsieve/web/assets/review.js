@@ -102,7 +102,7 @@ async function load(fresh) {
   }
 }
 
-function opinion({ probability, model_score: score }) {
+function matchScore({ probability, model_score: score }) {
   if (typeof probability === "number") return `probability ${probability.toFixed(2)}`;
   if (typeof score === "number") return `model score ${score.toFixed(2)}`;
   return "";
@@ -110,7 +110,7 @@ function opinion({ probability, model_score: score }) {
 
 function standing(pair) {
   const parts = [];
-  if (pair.listed !== undefined) parts.push(pair.listed ? "In the list" : "Left out", opinion(pair));
+  if (pair.listed !== undefined) parts.push(pair.listed ? "In the list" : "Left out", matchScore(pair));
   if (pair.settled_by) parts.push(`decided by ${pair.settled_by}`);
   if (pair.votes.length) parts.push(pair.votes.map(({ who: name, label }) => `${name}: ${label}`).join(", "));
   return parts.filter(Boolean).join(" · ");
@@ -240,7 +240,7 @@ function groupCard(group, at) {
       make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, ...head)),
       make("tbody", { role: "rowgroup" }, ...rows)));
   const weakest = group.weakest;
-  const sure = `Least sure inside: ${weakest.left.key} and ${weakest.right.key}${opinion(weakest) ? `, ${opinion(weakest)}` : ""}.`;
+  const sure = `Least sure inside: ${weakest.left.key} and ${weakest.right.key}${matchScore(weakest) ? `, ${matchScore(weakest)}` : ""}.`;
   const more = group.size > group.members.length ? ` The first ${group.members.length} of ${number(group.size)} are shown.` : "";
   card.append(
     make("h2", {}, `${number(group.size)} records`),
@@ -266,7 +266,7 @@ function links({ links: { match = 0, "no match": others = 0 } }) {
 /** The nearest record outside: a merge with its group, or not. */
 function outsideRow(group, name) {
   const { outside } = group;
-  const words = make("p", { class: "hint" }, `Nearest outside (${opinion(outside) || "left out"}): `, make("strong", {}, outside.key), ` ${outside.values?.filter(Boolean).join(", ") ?? outside.text}`);
+  const words = make("p", { class: "hint" }, `Nearest outside (${matchScore(outside) || "left out"}): `, make("strong", {}, outside.key), ` ${outside.values?.filter(Boolean).join(", ") ?? outside.text}`);
   const buttons = [["match", "Merge"], ["no match", "Keep apart"]].map(([label, text]) => {
     const button = make("button", { type: "button", class: `small ${label.replace(" ", "-")}`, "aria-pressed": String(outside.label === label) }, text);
     button.addEventListener("click", async () => {

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pairsieve.audit.draws import AskedPairs, Strata
+from pairsieve.audit.earlier_draws import EarlierDraws, PairSet, earlier_draws_estimate
 from pairsieve.audit.errors import AnswerErrors
 from pairsieve.audit.estimate import estimate
-from pairsieve.audit.moved import MovedDraws, PairSet, moved_estimate
 
 PAIRS, MATCHES = 2000, 100
 
@@ -34,7 +34,7 @@ def test_limits_hold_where_others_came_up_from_below() -> None:
     for _ in range(100):
         strata, asked, _, _ = drawn_then_moved(rng)
         at = float(strata.edges[0])
-        found = moved_estimate(strata, asked, at, reach=at)
+        found = earlier_draws_estimate(strata, asked, at, reach=at)
         held += found.precision.low <= 0.5 <= found.precision.high
         same = estimate(strata, asked, at, rng, reach=at, draws=200)
         fooled += same.precision.low > 0.5
@@ -45,15 +45,15 @@ def test_limits_are_of_use() -> None:
     """54 of 60 pairs drawn from a list of 600 match: most of it does, wherever its pairs came from."""
     listed = PairSet(np.ones(60, bool), 600.0)
     asked = AskedPairs.nothing().then(np.zeros(60, np.float32), np.arange(60) < 54, 1, np.full(60, 0.1))
-    low, high = MovedDraws(asked).matches(listed, 0.025)
+    low, high = EarlierDraws(asked).matches(listed, 0.025)
     assert 350 < low < 540 < high < 594
-    told = MovedDraws(asked, AnswerErrors(0.05)).matches(listed, 0.025)
+    told = EarlierDraws(asked, AnswerErrors(0.05)).matches(listed, 0.025)
     assert told[0] < 570 < told[1] == 600  # 0.9 = 0.95 · p + 0.05 · (1 - p)
 
 
 def test_nothing_is_known_without_draws_but_what_was_asked() -> None:
     asked = AskedPairs.nothing().then(np.zeros(10, np.float32), np.arange(10) < 4, 0, np.ones(10))
     every = PairSet(np.ones(10, bool), 100.0)
-    assert MovedDraws(asked).matches(every, 0.025) == (4.0, 94.0)
+    assert EarlierDraws(asked).matches(every, 0.025) == (4.0, 94.0)
     best = PairSet(np.arange(10) < 4, 50.0)
-    assert MovedDraws(asked).recall(best, every.less(best), 0.0, 0.025) == pytest.approx((4 / 48, 1.0))
+    assert EarlierDraws(asked).recall(best, every.less(best), 0.0, 0.025) == pytest.approx((4 / 48, 1.0))

@@ -97,7 +97,7 @@ class Failures:
         self._when.setdefault(address, deque(maxlen=FAILURES)).append(self._clock())
 
 
-class Gate:
+class AccessControl:
     """ASGI middleware: host, token, origin, size, and the headers of every answer."""
 
     def __init__(
@@ -221,7 +221,7 @@ class Gate:
             return True, 0.0
         return False, self._note_failure(scope, _headers(scope))
 
-    def sends_secretly(self, scope: Scope) -> bool:
+    def uses_tls(self, scope: Scope) -> bool:
         """Whether the browser that sent this speaks TLS with who is in front, so cookies must be Secure."""
         headers = _headers(scope)
         origin = headers.get("origin") or f"{self._proxy.scheme(scope, headers)}://"

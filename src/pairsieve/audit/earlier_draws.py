@@ -74,7 +74,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class MovedDraws:
+class EarlierDraws:
     """Every pair asked, in the order of asking, with the draws among them; how often answers are wrong."""
 
     asked: AskedPairs
@@ -199,7 +199,7 @@ class MovedDraws:
         return float(lower[some].min()), float(upper[some].max())
 
 
-def moved_estimate(
+def earlier_draws_estimate(
     strata: Strata,
     asked: AskedPairs,
     threshold: float,
@@ -210,7 +210,7 @@ def moved_estimate(
     confidence: float = 0.95,
 ) -> AuditResult:
     """The figures of `estimate`, as limits, from draws under other rankings than that of `strata`."""
-    draws, level = MovedDraws(asked, errors), (1.0 - confidence) / 2.0
+    draws, level = EarlierDraws(asked, errors), (1.0 - confidence) / 2.0
     given = asked.labels >= 0
     totals = strata.totals - strata.count(asked.scores[~given])
     stratum = strata.of(asked.scores)
