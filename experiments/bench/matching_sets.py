@@ -33,9 +33,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pairsieve.matches.options import ListOptions
 
 from pairsieve.campaign import Campaign, create_campaign
-from pairsieve.matches.find import ListOptions, find_matches, split_named
+from pairsieve.matches.find import find_matches, split_named
 from pairsieve.matches.listing import read_list
 from pairsieve.pairs import is_member
 from pairsieve.settings import Schedule

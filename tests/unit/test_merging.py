@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pairsieve.matches.options import ListOptions
 
 from pairsieve.errors import InputError
 from pairsieve.library.records import ClusterList, MatchList
-from pairsieve.matches.find import ListOptions
 from pairsieve.matches.group_table import group_columns
 from pairsieve.matches.listing import Known, list_types, write_list
 from pairsieve.matches.merging import merge_records, read_rules
