@@ -13,7 +13,10 @@ PairsieveError                 anything pairsieve reports in words; the command 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+_WORD = re.compile(r"(?!pairsieve )[a-z][a-z-]*(?=[ ,;:]|$)")  # no argument, file or command
 
 
 class PairsieveError(Exception):
@@ -28,7 +31,7 @@ class InputError(PairsieveError):
     def __init__(self, what: str, *, where: str = "", why: str = "", remedy: str = "") -> None:
         self.what, self.where, self.why, self.remedy = what, where, why, remedy
         head = f"{where}: {what}" if where else what
-        sentences = [sentence(head), sentence(why), sentence(remedy)]
+        sentences = [_closed(head), sentence(why), sentence(remedy)]
         super().__init__(" ".join(each for each in sentences if each))
 
 
@@ -60,6 +63,12 @@ class MissingExtra(PairsieveError):
 
 
 def sentence(words: str) -> str:
+    """`words` with a capital, where they begin with a plain word, and closed with a full stop."""
+    words = _closed(words)
+    return words[:1].upper() + words[1:] if _WORD.match(words) else words
+
+
+def _closed(words: str) -> str:
     """`words` closed with a full stop, unless empty or closed already."""
     words = words.strip()
     return words if not words or words[-1] in ".!?" else words + "."
