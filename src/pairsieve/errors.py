@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 _WORD = re.compile(r"(?!pairsieve )[a-z][a-z-]*(?=[ ,;:]|$)")  # no argument, file or command
 
@@ -60,6 +61,17 @@ class MissingExtra(PairsieveError):
 
     def __init__(self, package: str, purpose: str, install: str) -> None:
         super().__init__(f"{purpose} needs the package {package}, which is not installed. Run: {install}")
+
+
+@contextmanager
+def needs_extra(extra: str, purpose: str) -> Iterator[None]:
+    """Around imports: a missing package of an optional extra becomes an error with its install line."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "pairsieve").startswith("pairsieve"):
+            raise
+        raise MissingExtra(str(error.name), purpose, f"pip install 'pairsieve[{extra}]'") from None
 
 
 def sentence(words: str) -> str:
