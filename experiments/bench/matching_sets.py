@@ -35,8 +35,9 @@ from typing import Any
 import numpy as np
 
 from pairsieve.campaign import Campaign, create_campaign
-from pairsieve.matches.find import ListOptions, find_matches, split_named
+from pairsieve.matches.find import find_matches, split_named
 from pairsieve.matches.listing import read_list
+from pairsieve.matches.options import ListOptions
 from pairsieve.pairs import is_member
 from pairsieve.settings import Schedule
 from pairsieve.tasks import matching_task, save_task

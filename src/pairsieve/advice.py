@@ -294,15 +294,15 @@ def _condition(text: str, rule: str) -> Condition:
     if found is None:
         known = "; ".join(f"{name} ({meaning})" for name, meaning in QUANTITIES.items())
         raise SettingsError(
-            f"stop_when {rule!r}: {text!r} is not a rule. Write a quantity, one of < <= > >=, and a number, "
-            f'for example {EXAMPLES}, joined by "and" or "or". Known quantities: {known}.'
+            f"`stop_when` {rule!r}: {text!r} is not a rule. Write a quantity, one of < <= > >=, and a "
+            f'number, for example {EXAMPLES}, joined by "and" or "or". Known quantities: {known}.'
         )
     quantity, sign, value, percent = found.groups()
     if quantity not in QUANTITIES:
         message = f"unknown quantity {quantity!r}. {nearest(quantity, QUANTITIES)}. For example {EXAMPLES}."
-        raise SettingsError(f"stop_when {rule!r}: {message}")
+        raise SettingsError(f"`stop_when` {rule!r}: {message}")
     if percent and quantity not in _MAY_BE_SHARES:
-        raise SettingsError(f"stop_when {rule!r}: {quantity} is a count, not a percentage.")
+        raise SettingsError(f"`stop_when` {rule!r}: {quantity} is a count, not a percentage.")
     return Condition(
         quantity, sign, float(value.replace(",", "")) / (100.0 if percent else 1.0), bool(percent)
     )

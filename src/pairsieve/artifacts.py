@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.errors import ArtifactError, nearest
-from pairsieve.files import fsync, fsync_tree, load_json, locked
+from pairsieve.files import atomic_folder, load_json, locked
 
 MANIFEST = "manifest.json"
 BUILDING, BROKEN = ".building-", ".broken-"  # names of folders that are not artifacts (yet, any more)
@@ -96,37 +96,26 @@ class ArtifactStore:
         return {file.stem: load_array(file, mmap) for file in sorted(place.glob("*.npy"))}
 
     def _build(self, place: Path, kind: str, key: Mapping[str, Any], build: Callable[[Path], None]) -> None:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        name = f"{BUILDING}{place.name}-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        beside = place.parent / name
-        _under_way.add(name)
-        try:
-            beside.mkdir()
-            build(beside)
-            _write_manifest(beside, kind, key)
-            self._install(beside, place, kind, key)
-        except Exception as error:
-            if disk_is_full(error):
-                raise _disk_full(beside, kind, place) from error
-            raise
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-            _under_way.discard(name)
-
-    def _install(self, beside: Path, place: Path, kind: str, key: Mapping[str, Any]) -> None:
-        while True:
+        while not place.is_dir():
+            name = f"{BUILDING}{place.name}-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+            _under_way.add(name)
+            written, free = 0, 0
             try:
-                beside.rename(place)
-            except OSError as error:
-                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.EACCES) or not place.is_dir():
+                with atomic_folder(place, beside=place.parent / name) as beside:
+                    try:
+                        build(beside)
+                        _write_manifest(beside, kind, key)
+                    finally:
+                        written, free = _bytes_in(beside), shutil.disk_usage(beside.parent).free
+            except Exception as error:
+                if disk_is_full(error):
+                    raise _disk_full(written, free, kind, place) from error
+                if not isinstance(error, FileExistsError) or not place.is_dir():
                     raise
-                # Another process was faster. Its work is as good as ours, if it is whole.
+                # Another process was faster. Its work is as good as ours if it is whole; else we begin again.
                 self._drop_if_broken(place, kind, key)
-                if place.is_dir():
-                    return
-            else:
-                fsync(place.parent)
-                return
+            finally:
+                _under_way.discard(name)
 
     def _drop_if_broken(self, place: Path, kind: str, key: Mapping[str, Any]) -> None:
         if not place.is_dir() or self._complaint(place, kind, key) is None:
@@ -258,7 +247,6 @@ def _write_manifest(folder: Path, kind: str, key: Mapping[str, Any]) -> None:
     manifest = {"format": FORMATS[kind], "kind": kind, "key": dict(key), "files": listed}
     text = json.dumps(manifest, indent=1, sort_keys=True)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
-    fsync_tree(folder)
 
 
 def _is_stale(name: str) -> bool:
@@ -288,9 +276,11 @@ def disk_is_full(error: BaseException | None) -> bool:
     return False
 
 
-def _disk_full(beside: Path, kind: str, place: Path) -> ArtifactError:
-    written = sum((beside / name).stat().st_size for name in _files(beside) if (beside / name).is_file())
-    free = shutil.disk_usage(beside.parent).free
+def _bytes_in(folder: Path) -> int:
+    return sum((folder / name).stat().st_size for name in _files(folder) if (folder / name).is_file())
+
+
+def _disk_full(written: int, free: int, kind: str, place: Path) -> ArtifactError:
     return ArtifactError(
         f"{place}: the disk is full: {written / 2**20:,.1f} MiB of this artifact ({kind}) were written when "
         f"space ran out, and it needs more; {free / 2**20:,.1f} MiB were free beside them. "

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pairsieve.campaign import Campaign
-from pairsieve.errors import PairsieveError
-from pairsieve.files import write_text
+from pairsieve.errors import InputError, PairsieveError
+from pairsieve.files import load_json, write_json
 from pairsieve.library.answers import answer_questions, open_questions
 from pairsieve.library.campaigns import create_campaign
 from pairsieve.library.matches import find_matches
@@ -23,6 +24,8 @@ from pairsieve.report.plots import learning_curves
 from pairsieve.synthetic import CITATIONS, Roughness, group_sizes, records_task, synthetic_records
 from pairsieve.tasks import Split, load_task, save_task
 
+FORMAT = 1  # of DEMO_FILE
+DEMO_FILE = "demo.json"  # in the demo's folder: its options, and the figures so far of each choice
 DEFAULTS = "defaults"
 POINTS = 5  # of the curves, apart from the one before any label
 CHOICES: dict[str, dict[str, Any]] = {  # how pairs are chosen; everything else is as it comes
@@ -39,8 +42,10 @@ def run_demo(
 ) -> dict[str, Any]:
     """Write the table, run the campaigns, write the plot and the matches; returns what the table shows.
 
-    shared: settings of all three campaigns, such as another encoder.
+    shared: settings of all three campaigns, such as another encoder. In the folder of an earlier run with the
+    same options this goes on, or shows it again; a folder of other options is refused.
     """
+    kept = _kept(out, {"texts": records, "labels": labels, "seed": seed, **shared})
     table = synthetic_records(CITATIONS, group_sizes(records, SIZES), seed, ROUGHNESS)
     for name, truth in (("task", True), ("table", False)):
         if not (out / name / "task.json").exists():
@@ -58,7 +63,9 @@ def run_demo(
                 folder, out / "table", labels=labels, seed=seed, cache=out / "cache", **shared, **settings
             )
         say(f"{name}: {campaign.settings.schedule.budget():,} labels")
-        runs[name] = _answered(campaign, split, out / f"{folder.name}.csv", say)
+        runs[name] = kept["choices"].setdefault(name, [])  # figures of earlier rounds, where this run goes on
+        keep = partial(write_json, out / DEMO_FILE, kept)
+        _answered(campaign, split, out / f"{folder.name}.csv", runs[name], keep, say)
     title = f"{split.space.size:,} pairs of synthetic citations, one in {one_in:,.0f} matches"
     learning_curves(runs, out / "learning-curves.png", title, right=("f1", "F1 of the list of matches"))
     return {
@@ -71,23 +78,55 @@ def run_demo(
     }
 
 
+def _kept(out: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """What an earlier run kept in its folder, or the beginning of it; one of other options is refused."""
+    place, remedy = out / DEMO_FILE, "Choose another `out`, or delete this folder"
+    options = json.loads(json.dumps(options, default=str))
+    if not place.exists():
+        if (out / "task").exists():
+            why = "it does not say with which options it was made"
+            raise InputError("this folder holds an older demo", where=str(out), why=why, remedy=remedy)
+        begun = {"format": FORMAT, "options": options, "choices": {}}
+        write_json(place, begun)
+        return begun
+    try:
+        kept = dict(load_json(place))
+        before, _ = dict(kept["options"]), dict(kept["choices"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        what = "the figures of an earlier demo cannot be read"
+        raise InputError(what, where=str(place), why=str(error), remedy=remedy) from error
+    if kept.get("format") != FORMAT:
+        why = f"its format is {kept.get('format')}, this pairsieve writes {FORMAT}"
+        raise InputError("this folder holds another demo", where=str(out), why=why, remedy=remedy)
+    names = [name for name in {**before, **options} if before.get(name) != options.get(name)]
+    if names:
+        changed = "; ".join(f"`{name}` was {before.get(name)}, is {options.get(name)}" for name in names)
+        what = f"this folder holds a demo with other options: {changed}"
+        raise InputError(what, where=str(out), remedy=remedy)
+    return kept
+
+
 def _answered(
-    campaign: Campaign, truth: Split, out: Path, say: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    """Run a campaign to its end, answered by the truth; figures before the first round and after each."""
+    campaign: Campaign,
+    truth: Split,
+    out: Path,
+    rows: list[dict[str, Any]],
+    keep: Callable[[], None],
+    say: Callable[[str], None],
+) -> None:
+    """Run a campaign to its end, answered by the truth; adds figures before the first round and after each to
+    `rows`, and keeps them."""
     left, right = truth.left.keys, truth.right.keys
     matches = {(left[id >> 32], right[id & 0xFFFFFFFF]) for id in truth.positives.tolist()}
-    kept = campaign.folder / "demo.json"  # figures of earlier rounds, where this run resumes one
-    rows: list[dict[str, Any]] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else []
     every = max(1, campaign.settings.schedule.rounds // POINTS)
     while True:
         step = campaign.run()
         if campaign.latest() == len(rows) * every:
             rows.append(_figures(campaign, truth, matches, out))
-            write_text(kept, json.dumps(rows))
+            keep()
             say(_line(rows[-1]))
         if step.name != "label":
-            return rows
+            return
         asked = [question.pair for question in open_questions(campaign)]
         answer_questions(campaign, {pair: pair in matches for pair in asked}, who="demo")
 

@@ -13,7 +13,11 @@ PairsieveError                 anything pairsieve reports in words; the command 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+_WORD = re.compile(r"(?!pairsieve )[a-z][a-z-]*(?=[ ,;:]|$)")  # no argument, file or command
 
 
 class PairsieveError(Exception):
@@ -28,7 +32,7 @@ class InputError(PairsieveError):
     def __init__(self, what: str, *, where: str = "", why: str = "", remedy: str = "") -> None:
         self.what, self.where, self.why, self.remedy = what, where, why, remedy
         head = f"{where}: {what}" if where else what
-        sentences = [sentence(head), sentence(why), sentence(remedy)]
+        sentences = [_closed(head), sentence(why), sentence(remedy)]
         super().__init__(" ".join(each for each in sentences if each))
 
 
@@ -59,7 +63,24 @@ class MissingExtra(PairsieveError):
         super().__init__(f"{purpose} needs the package {package}, which is not installed. Run: {install}")
 
 
+@contextmanager
+def needs_extra(extra: str, purpose: str) -> Iterator[None]:
+    """Around imports: a missing package of an optional extra becomes an error with its install line."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "pairsieve").startswith("pairsieve"):
+            raise
+        raise MissingExtra(str(error.name), purpose, f"pip install 'pairsieve[{extra}]'") from None
+
+
 def sentence(words: str) -> str:
+    """`words` with a capital, where they begin with a plain word, and closed with a full stop."""
+    words = _closed(words)
+    return words[:1].upper() + words[1:] if _WORD.match(words) else words
+
+
+def _closed(words: str) -> str:
     """`words` closed with a full stop, unless empty or closed already."""
     words = words.strip()
     return words if not words or words[-1] in ".!?" else words + "."

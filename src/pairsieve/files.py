@@ -5,6 +5,7 @@ What is written here appears whole or not at all: it is written beside its place
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ from pairsieve.errors import InputError, PairsieveError
 
 MOST_JSON = 1 << 28  # bytes: the largest that we write ourselves are a hundredth of it
 CHECKSUMS = "checksums.json"
+TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.EACCES)  # what a folder says that another is to be renamed to
 
 
 @contextmanager
@@ -43,32 +45,45 @@ def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_folder(path: Path, replace: bool = False) -> Iterator[Path]:
+def atomic_folder(path: Path, replace: bool = False, beside: Path | None = None) -> Iterator[Path]:
     """A new, empty folder beside `path` to fill; it becomes `path` at the end, or is removed.
 
     An empty folder at `path` makes way for it, and with `replace` any folder; it comes back if that fails.
+    Any other is a FileExistsError, also one that another process put there meanwhile. beside: the name of the
+    new folder until then, in the same one as `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = _beside(path)
-    old = beside.with_suffix(".old")
+    beside = _beside(path) if beside is None else beside
+    old = beside.with_name(f"{beside.name}.old")
     try:
         beside.mkdir()
         yield beside
         fsync_tree(beside)
-        if path.exists():
-            if not replace and any(path.iterdir()):
-                raise FileExistsError(f"{path} exists and is not empty")
-            path.rename(old)
-        try:
-            beside.rename(path)
-        except OSError:
-            if old.exists():
-                old.rename(path)
-            raise
+        _install(beside, path, old, replace)
         fsync(path.parent)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _install(beside: Path, path: Path, old: Path, replace: bool) -> None:
+    """Rename a folder to `path`; one that is there is put aside as `old`, where it may be."""
+    if replace and path.exists():
+        path.rename(old)
+    try:
+        try:
+            beside.rename(path)
+        except OSError as error:
+            if error.errno not in TAKEN or not path.is_dir():
+                raise
+            if any(path.iterdir()):
+                raise FileExistsError(f"{path} exists and is not empty") from error
+            path.rename(old)  # on Windows an empty folder does not make way by itself
+            beside.rename(path)
+    except OSError:
+        if old.exists():
+            old.rename(path)
+        raise
 
 
 def write_bytes(path: Path, contents: bytes, private: bool = False) -> None:

@@ -74,8 +74,9 @@ _DEVICE = Rule(
 )
 
 
-def _setting(default: Any, meaning: str, rule: Rule) -> Any:
-    return field(default=default, metadata={"meaning": meaning, "rule": rule})
+def _setting(default: Any, meaning: str, rule: Rule, argument: Rule | None = None) -> Any:
+    """argument: what may be asked for at creation, where that is more than a campaign's file may hold."""
+    return field(default=default, metadata={"meaning": meaning, "rule": rule, "argument": argument or rule})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ class Schedule:
             raise SettingsError(
                 f"schedule: round {self.rounds} would ask for {self.first_batch} · {self.growth:g}^"
                 f"{self.rounds - 1} labels, more than {MOST_LABELS:,}. "
-                "Lower schedule.rounds, schedule.growth or schedule.first_batch."
+                "Lower `rounds`, `growth` or `first_batch`."
             )
 
     def batches(self) -> tuple[int, ...]:
@@ -176,6 +177,7 @@ class CampaignSettings:
         "of the encoder's products; bfloat16: on the CPU, faster where the processor has it, cosines differ "
         "by about 0.001; by default (`auto`) what pays is taken at creation, and written here",
         _one_of("float32", "bfloat16"),
+        argument=_one_of("auto", "float32", "bfloat16"),
     )
     transitivity: bool = _setting(
         False, "infer labels that follow from others instead of asking; one collection only", _FLAG
@@ -326,9 +328,22 @@ def _check(part: Any, table: str = "") -> None:
     for each in _own_fields(part):
         value, rule = getattr(part, each.name), each.metadata["rule"]
         if not rule.holds(value):
-            close = difflib.get_close_matches(str(value), re.findall(r"'([^']+)'", rule.allowed), n=1)
-            guess = f" Did you mean {close[0]!r}?" if close else ""
-            raise SettingsError(f"{table}{each.name} is {value!r}. Allowed: {rule.allowed}.{guess}")
+            raise SettingsError(f"{table}{each.name} is {value!r}. {_allowed(value, rule)}")
+
+
+def check_arguments(given: Mapping[str, Any]) -> None:
+    """Refuse a value that no setting of that name, or of the schedule, may have; named as an argument."""
+    every = (*_own_fields(CampaignSettings), *_own_fields(Schedule))
+    rules = {each.name: each.metadata["argument"] for each in every}
+    for name, value in given.items():
+        if name in rules and not rules[name].holds(value):
+            raise SettingsError(f"`{name}={value!r}`. {_allowed(value, rules[name])}")
+
+
+def _allowed(value: object, rule: Rule) -> str:
+    close = difflib.get_close_matches(str(value), re.findall(r"'([^']+)'", rule.allowed), n=1)
+    guess = f" Did you mean {close[0]!r}?" if close else ""
+    return f"Allowed: {rule.allowed}.{guess}"
 
 
 def _no_schedule(given: object) -> SettingsError:

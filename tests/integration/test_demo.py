@@ -8,6 +8,7 @@ import json
 import pytest
 
 from pairsieve.demo import CHOICES, DEFAULTS, POINTS, demo_table, run_demo
+from pairsieve.errors import InputError
 from pairsieve.tasks import load_task
 
 pytestmark = pytest.mark.slow
@@ -34,7 +35,18 @@ def test_three_campaigns_their_curves_and_a_list(tmp_path, tiny_encoder):
     shown = demo_table(result)
     assert f"{last['average_precision']:.3f}" in shown
     # A second run finds everything done and shows the same.
-    kept = [json.loads((tmp_path / name / "demo.json").read_text()) for name in ("defaults", "random")]
+    kept = json.loads((tmp_path / "demo.json").read_text())
+    assert kept["options"] == {"texts": 200, "labels": 50, "seed": 0, "encoder": str(tiny_encoder)}
     again = run_demo(tmp_path, 200, 50, 0, said.append, encoder=str(tiny_encoder))
-    assert [again["choices"][name] for name in ("defaults", "random")] == kept
+    assert again["choices"] == kept["choices"]
     assert demo_table(again) == shown
+    # One with other options is no run to show again.
+    words = r"a demo with other options: `texts` was 200, is 300; `seed` was 0, is 1\. Choose another `out`"
+    with pytest.raises(InputError, match=words):
+        run_demo(tmp_path, 300, 50, 1, said.append, encoder=str(tiny_encoder))
+    (tmp_path / "demo.json").write_text(json.dumps(kept | {"format": 0}))
+    with pytest.raises(InputError, match="Its format is 0"):
+        run_demo(tmp_path, 200, 50, 0, said.append, encoder=str(tiny_encoder))
+    (tmp_path / "demo.json").unlink()  # as before there was one
+    with pytest.raises(InputError, match="holds an older demo"):
+        run_demo(tmp_path, 200, 50, 0, said.append, encoder=str(tiny_encoder))

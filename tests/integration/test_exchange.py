@@ -130,14 +130,14 @@ def test_labels_as_people_write_them(words: str, label: int | None) -> None:
 
 HEADER = "left_key,right_key,label,who,comment\n"
 FAULTS = {
-    "7,é,1,ann,": r"row 2, pair \('7', 'é'\): there is no text with the left key '7'\. a spreadsheet may",
+    "7,é,1,ann,": r"row 2, pair \('7', 'é'\): there is no text with the left key '7'\. A spreadsheet may",
     "007,è,1,ann,": r"row 2, .*no text with the right key 'è'",
     "é,empty,1,ann,": r"row 2, pair \('é', 'empty'\): the pair \('é', 'empty'\) was never asked",
     "007,é,perhaps,ann,": r"row 2, pair \('007', 'é'\): the label is 'perhaps'\. Write 1, yes",
     "007,é,1,,": r"row 2, .*nobody is named.*`who`",
     "007,é,1,ann,\né,007,0,ann,": r"row 3, .*ann says no match here, and match at .*row 2",
     "007,é,1": r"row 2: the row has 3 fields, the header has 5",
-    '007,"é,1,ann,': "the quotes do not add up",
+    '007,"é,1,ann,': "The quotes do not add up",
 }
 
 
@@ -155,7 +155,7 @@ def test_faults_of_whole_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no such file"):
         read_answers(path, ASKED)
     path.write_bytes(HEADER.encode() + "007,é,1,ann,\n".encode("cp1252"))
-    with pytest.raises(InputError, match=r"not UTF-8.*byte 0xe9"):
+    with pytest.raises(InputError, match=r"not UTF-8.*Byte 0xe9"):
         read_answers(path, ASKED)
     path.write_text("left,right,label\n007,é,1\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"no column 'left_key'.*Did you mean 'left'"):

@@ -197,7 +197,7 @@ def test_the_test_split_only_by_name(mine: Path, pairsieve: Pairsieve) -> None:
     ("one", "other", "split", "expected"),
     [
         ("train:0", "dev:0", None, "are no pair of train, dev"),
-        ("train:0", "train:0", None, "is given twice. a pair has two texts"),
+        ("train:0", "train:0", None, "is given twice. A pair has two texts"),
         ("train:0", "train:1", "tset", "no split 'tset'. Did you mean 'test'?"),
     ],
 )

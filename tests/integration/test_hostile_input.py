@@ -135,7 +135,7 @@ def test_a_parquet_file_whose_one_value_repeats_without_end_is_refused(
     pq.write_table(pa.table({"text": ["a long text " * 10] * 20_000}), path, compression="zstd")
     monkeypatch.setattr(tables, "LARGE", 1 << 19)
     assert path.stat().st_size < 10_000
-    with pytest.raises(InputError, match=r"unpacks to more than 5\d\d,\d{3}\. a table shrinks by less"):
+    with pytest.raises(InputError, match=r"unpacks to more than 5\d\d,\d{3}\. A table shrinks by less"):
         tables_task(path, text=("text",), split="none")
 
 
@@ -156,7 +156,7 @@ DEEP = "[" * 200_000
 def test_json_nested_too_deeply_is_said_in_words(tmp_path: Path, tiny_encoder: Path) -> None:
     table = tmp_path / "table.jsonl"
     table.write_text(f'{{"key": 1, "text": "a"}}\n{DEEP}\n')
-    with pytest.raises(InputError, match=r"row 2: the line is not JSON. it is nested too deeply"):
+    with pytest.raises(InputError, match=r"row 2: the line is not JSON. It is nested too deeply"):
         tables_task(table, text=("text",), split="none")
     task = synthetic_task(tmp_path / "task")
     (task / "task.json").write_text(DEEP)

@@ -282,7 +282,7 @@ def test_folders_without_a_model_are_refused_in_words(
 ) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(InputError, match=r"no model to serve. it is empty"):
+    with pytest.raises(InputError, match=r"no model to serve. It is empty"):
         Service.open(empty)
     with pytest.raises(InputError, match=r"neither campaign.toml nor scorer.json"):
         Service.open(tiny_encoder)

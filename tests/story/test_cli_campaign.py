@@ -214,10 +214,10 @@ def test_a_task_without_truth_waits_for_people(person: Person, tiny_encoder: Pat
         ),
         ("--measure", "tset", "task 'made' has no split 'tset'. Did you mean 'test'?"),
         ("--first-batch", 9000, "the schedule asks for 9,000 distinct pairs, 7,140 are in train"),
-        ("--first-batch", 0, "schedule.first_batch is 0"),
-        ("--growth", 0.5, "schedule.growth is 0.5"),
-        ("--seed", -1, "seed is -1"),
-        ("--device", "gpu", "device is 'gpu'"),
+        ("--first-batch", 0, "--first-batch 0. Allowed: a whole number"),
+        ("--growth", 0.5, "--growth 0.5. Allowed: a number"),
+        ("--seed", -1, "--seed -1. Allowed: a whole number"),
+        ("--device", "gpu", "--device gpu. Allowed: 'auto'"),
     ],
 )
 def test_a_campaign_that_cannot_work_is_refused_and_leaves_nothing(
@@ -239,7 +239,7 @@ def test_an_encoder_folder_without_weights(
     assert f"{bare}: an encoder folder without weights" in words and "save_pretrained" in words
     (bare / "pytorch_model.bin").write_bytes(b"pickled")
     words = person.refused("init", tmp_path / "c", "--task", task, "--encoder", bare, "--first-batch", 20)
-    assert "it has pickled weights, which can run code and are never read" in words
+    assert "It has pickled weights, which can run code and are never read" in words
     near = str(tiny_encoder)[:-1]
     words = person.refused("init", tmp_path / "c", "--task", task, "--encoder", near, "--first-batch", 20)
     assert "Did you mean 'tiny-bert'?" in words

@@ -66,7 +66,7 @@ ZERO_ROW = np.where(np.arange(5)[:, None] == 3, np.float32(0), rows(5))
 BAD_EMBEDDINGS = [
     ("one", None, "there is no such file. Give an .npz file"),
     ("one", b"", "this is not an .npz file."),
-    ("one", bytes(range(256)) * 4, "this is not an .npz file. an .npz is a zip archive of arrays"),
+    ("one", bytes(range(256)) * 4, "this is not an .npz file. An .npz is a zip archive of arrays"),
     ("one", saved(texts=rows(5))[:-40], "this is not an .npz file."),
     ("one", saved_single(), "Write it with numpy.savez(FILE, texts=…)."),
     ("one", damaged(), "the .npz file cannot be read."),
@@ -75,8 +75,8 @@ BAD_EMBEDDINGS = [
     ("one", saved(left=rows(5)), "This split needs 'texts' (5 rows), rows as in the task folder."),
     ("two", saved(left=rows(3)), "the array 'right' is missing; the file holds left."),
     ("two", saved(texts=rows(3)), "This split needs 'left' (3 rows) and 'right' (4 rows)"),
-    ("one", saved(texts=rows(4)), "array 'texts': its shape is (4, 3). the split has 5 texts there"),
-    ("two", saved(left=rows(3), right=rows(3)), "array 'right': its shape is (3, 3). the split has 4 texts"),
+    ("one", saved(texts=rows(4)), "array 'texts': its shape is (4, 3). The split has 5 texts there"),
+    ("two", saved(left=rows(3), right=rows(3)), "array 'right': its shape is (3, 3). The split has 4 texts"),
     ("one", saved(texts=rows(5)[0]), "its shape is (3,)."),
     ("one", saved(texts=np.empty((5, 0), np.float32)), "its shape is (5, 0)."),
     (
@@ -89,7 +89,7 @@ BAD_EMBEDDINGS = [
     ("one", saved(texts=with_value(2, 1, np.nan)), "array 'texts': row 2, dimension 1 (from 0) is nan."),
     ("one", saved(texts=with_value(4, 0, -np.inf)), "row 4, dimension 0 (from 0) is -inf."),
     ("one", saved(texts=with_value(4, 2, 1e300, float)), "row 4, dimension 2 (from 0) is 1e+300."),
-    ("one", saved(texts=ZERO_ROW), "row 3 (from 0) is all zeros. a vector without length has no cosine."),
+    ("one", saved(texts=ZERO_ROW), "row 3 (from 0) is all zeros. A vector without length has no cosine."),
 ]
 
 
@@ -150,7 +150,7 @@ BAD_SCORES = [
     (listed(inclusion_probability=[1, 1, None]), "row 2 (from 0), column 'inclusion_probability' is empty."),
     (
         listed(left=[0, 0, 2], right=[1, 2, 4], inclusion_probability=[1, 0.2, 0.2]),
-        "1 of 2 positives have no score, first (left 1, right 2). recall is counted over all positives.",
+        "1 of 2 positives have no score, first (left 1, right 2). Recall is counted over all positives.",
     ),
     (listed(inclusion_probability=[1, 1, 1.0]), "the listed negatives stand for 1 pairs, the split has 8."),
 ]
@@ -191,8 +191,8 @@ def test_right_rows_are_checked_against_their_own_side(
     ("split", "message"),
     [
         ("tset", "no split 'tset'. Did you mean 'test'? Known: bare, open, test."),
-        ("bare", "split 'bare' has no positive pairs. average precision over its 10 pairs is not defined"),
-        ("open", "split 'open' has no truth. without the label of every pair, nobody can count"),
+        ("bare", "split 'bare' has no positive pairs. Average precision over its 10 pairs is not defined"),
+        ("open", "split 'open' has no truth. Without the label of every pair, nobody can count"),
     ],
 )
 def test_splits_that_cannot_be_measured(
@@ -213,14 +213,14 @@ def test_folders_that_are_no_task(tasks: Path, tmp_path: Path, pairsieve: Pairsi
         return said.err
 
     assert "there is no such task folder" in refused(tmp_path / "gone")
-    assert "it has no task.json" in refused(tmp_path)
+    assert "It has no task.json" in refused(tmp_path)
     torn = tmp_path / "torn"
     shutil.copytree(tasks / "one", torn)
     file = torn / "test" / "positives.parquet"
     file.write_bytes(file.read_bytes()[:-1])
-    assert "its sha256 is not the one noted in task.json: it was altered or cut short." in refused(torn)
+    assert "Its sha256 is not the one noted in task.json: it was altered or cut short." in refused(torn)
     (torn / "task.json").write_text("{")
-    assert "the task folder is damaged. it is not JSON" in refused(torn)
+    assert "the task folder is damaged. It is not JSON" in refused(torn)
 
 
 def test_options_that_contradict_each_other(
@@ -241,7 +241,7 @@ def test_options_that_contradict_each_other(
         ([one, "--embeddings", npz, "--device", "cpus"], "unknown --device 'cpus'. Did you mean 'cpu'?"),
         ([one, "--embeddings", npz, "--device", "cuda"], "there is no CUDA GPU here."),
         ([one, "--embeddings", npz, "--plot", tmp_path / "c.txt"], "no plot is written as .txt."),
-        ([one, "--embeddings", npz, "--plot", tmp_path], "no plot can be written there. it is a folder."),
+        ([one, "--embeddings", npz, "--plot", tmp_path], "no plot can be written there. It is a folder."),
         ([one, "--embeddings", npz, "--plot", npz / "c.png"], f"{npz} is a file."),
         ([tmp_path / "campaign", "--embeddings", npz], "measured by its own model."),
     ):

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -307,6 +308,29 @@ def test_intervals_stand_where_something_was_measured(tmp_path, tiny_encoder):
         all_commands(), ["match", str(tmp_path / "d"), "--split", "test", "--out", str(out)]
     )
     assert "\n  Pairs of dev could be asked about" in result.stdout
+
+
+def test_a_threshold_that_a_check_chose_rests_on_its_labels(trained, tmp_path):
+    """Of a precision of test it was chosen by test's truth, and says so; nothing else is chosen there."""
+    folder, out = trained["two"], tmp_path / "m.csv"
+    for source, others in (("labels", "labels given"), ("dev", "the truth of dev")):
+        where = ("--split", "test", "--from", source, "--out", out)
+        found = called("match", folder, "--precision", 0.5, *where)
+        check, basis = found["check"], found["threshold"]["basis"]
+        assert check["threshold"] is not None and check["labels"] > 0
+        chosen = (
+            f"the {check['labels']:,} labels of its check, answered by the truth of test, among lists by "
+        )
+        assert basis.startswith(chosen) and others in basis
+        assert f"from {chosen}" in match_words(found)
+    called("audit", folder, "--split", "test", "--budget", 60)
+    drawn = called("match", folder, "--f1", "--split", "test", "--from", "labels", "--out", out)
+    assert "drawn" not in drawn["threshold"]["basis"]
+    shutil.copytree(Path(folder).parent, tmp_path / "copy")
+    again = tmp_path / "copy" / Path(folder).name
+    (again / "audit-test.sqlite").unlink()
+    bare = called("match", again, "--f1", "--split", "test", "--from", "labels", "--out", out)
+    assert bare["threshold"]["threshold"] == drawn["threshold"]["threshold"]
 
 
 def test_a_precision_out_of_reach_names_the_best(tmp_path, tiny_encoder):

@@ -201,6 +201,38 @@ def test_two_builders_at_once_one_wins(tmp_path: Path) -> None:
     assert inner.builds == 1 and half_built(store) == []
 
 
+def test_a_faster_builder_whose_work_is_broken_does_not_win(tmp_path: Path) -> None:
+    store, built = ArtifactStore(tmp_path), list[Path]()
+
+    def build(folder: Path) -> None:
+        built.append(folder)
+        save_array(folder / "rows.npy", np.arange(3.0))
+        if len(built) == 1:  # somebody faster, whose disk lost the manifest
+            place = store.place("embeddings", KEY)
+            place.mkdir(parents=True)
+            (place / "rows.npy").write_text("torn")
+
+    assert contents(store.get("embeddings", KEY, build)) == ["manifest.json", "rows.npy"]
+    assert len(built) == 2 and half_built(store) == []
+
+
+def test_a_disk_that_is_full_when_forced_is_said_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store writes by `files.atomic_folder`, which forces everything to disk after the build."""
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    store = ArtifactStore(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(ArtifactError, match=r"the disk is full: 0\.0 MiB .* \(embeddings\) were written"):
+            store.get("embeddings", KEY, Builder())
+    assert store.find("embeddings", KEY) is None and half_built(store) == []
+    assert store.get("embeddings", KEY, Builder()).is_dir()
+
+
 RACE = """
 import sys
 from pathlib import Path

@@ -15,12 +15,17 @@ import pytest
 import typer
 
 import pairsieve as ps
+import pairsieve.library.evaluation
+import pairsieve.library.labelling
 from evaluating import Pairsieve
 from evaluating import runner as make_runner
+from pairsieve import library
 from pairsieve.cli import all_commands, campaign, evaluate, labels, match, serve
 from pairsieve.cli import data as data_commands
 from pairsieve.cli.flags import command_of, in_flags
+from pairsieve.library import ledgers, tasks
 from pairsieve.library.campaigns import Options
+from pairsieve.reranker.fit import FEWEST
 from pairsieve.sources.endpoint import Endpoint
 from pairsieve.tasks import matching_task, tables_task
 from synthetic_task import begin, synthetic_task
@@ -65,9 +70,11 @@ WIDER = {
     "Source": "Collection | Path | str | None",
 }
 CALLS = [  # command, the functions that get its options by name, the options it uses itself
-    (match.match, [ps.find_matches], {"folder", "f1", "cache", "distributed", "as_json"}),
-    (match.cluster, [ps.find_clusters], {"folder", "f1", "cache", "distributed", "as_json"}),
+    (match.match, [ps.find_matches], {"folder", "cache", "distributed", "as_json"}),
+    (match.cluster, [ps.find_clusters], {"folder", "cache", "distributed", "as_json"}),
     (evaluate.draw, [ps.draw_sample], {"folder", "as_json"}),
+    (evaluate.evaluate, [library.evaluation.evaluate], {"folder", "as_json"}),
+    (labels.label, [library.labelling.serve_labelling_page], {"folder", "no_train", "as_json"}),
     (data_commands.matching, [matching_task], {"source", "out", "as_json", "kinds"}),
     (
         data_commands.tables,
@@ -132,6 +139,175 @@ def test_the_same_slip_through_both_doors(done: Path, runner: Pairsieve) -> None
     )
     assert (refused.code, "--labels 2 in 3 rounds" in refused.err) == (2, True)
     assert "Lower --rounds, or raise --labels." in refused.err
+
+
+SLIPS = [  # what is asked for in Python and what the error says; the same at the terminal
+    (
+        lambda done: ps.find_matches(done, precision=0.9, confidence=2.0),
+        r"^`confidence=2`\. Give a share above 0 and below 1, such as 0\.95\.$",
+        ("match", "--precision", 0.9, "--confidence", 2),
+        "--confidence 2. Give a share",
+    ),
+    (
+        lambda done: ps.find_matches(done, precision=0.9, confidence=0.0),
+        "^`confidence=0`",
+        ("match", "--precision", 0.9, "--confidence", 0),
+        "--confidence 0. Give a share",
+    ),
+    (
+        lambda done: ps.find_matches(done, precision=0.9, check_labels=-5),
+        "^`check_labels=-5`. Give how many",
+        ("match", "--precision", 0.9, "--check-labels", -5),
+        "--check-labels -5. Give how many",
+    ),
+    (
+        lambda done: ps.audit_model(done, budget=-7),
+        "^`budget=-7`. Give a number of labels, or 0",
+        ("audit", "--budget", -7),
+        "--budget -7. Give a number",
+    ),
+    (
+        lambda done: ps.find_matches(done, f1=True, precision=0.9),
+        "^`f1` and `precision` together.* Give one of them",
+        ("match", "--f1", "--precision", 0.9),
+        "--f1 and --precision together",
+    ),
+    (
+        lambda done: library.evaluation.evaluate(done, to_verify="x.parquet"),
+        "this is a campaign folder.* with `embeddings` or `scores`",
+        ("evaluate", "--to-verify", "x.parquet"),
+        "",
+    ),
+    (
+        lambda done: library.evaluation.evaluate(done.parent / "task"),
+        "^give either `embeddings` or `scores`\\. ",
+        ("evaluate", "../task"),
+        "give either --embeddings or --scores. ",
+    ),
+    (
+        lambda done: ps.find_clusters(done, precision=0.9, recall=0.5),
+        "^`precision` and `recall` together",
+        ("cluster", "--precision", 0.9, "--recall", 0.5),
+        "--precision and --recall together",
+    ),
+]
+
+
+@pytest.mark.parametrize(("python", "said", "command", "shown"), SLIPS)
+def test_one_rule_for_both_doors(python, said, command, shown, done: Path, runner: Pairsieve) -> None:
+    with pytest.raises(ps.InputError, match=said):
+        python(done)
+    place = done.parent / "task" if "../task" in command else done
+    refused = runner(command[0], place, *(word for word in command[1:] if word != "../task"))
+    assert refused.code == 2 and refused.err.startswith(f"pairsieve: {shown}"), refused.err
+
+
+@pytest.mark.parametrize(
+    ("given", "said", "shown"),
+    [
+        ({"rounds": 0}, "`rounds=0`. Allowed: a whole number from 1", "--rounds 0. Allowed"),
+        ({"labels": 5, "rounds": 0}, "`rounds=0`. Allowed: a whole", "--rounds 0. Allowed"),
+        ({"first_batch": 0}, "`first_batch=0`. Allowed", "--first-batch 0. Allowed"),
+        (
+            {"measuring_share": 2.0},
+            "`measuring_share=2.0`. Allowed: a number",
+            "--measuring-share 2.0. Allowed",
+        ),
+        ({"stop_when": "foo"}, "`stop_when` 'foo': 'foo' is not a rule", "--stop-when 'foo': 'foo' is"),
+        (
+            {"precision": "nope"},
+            "`precision='nope'`. Allowed: one of 'auto', 'float32', 'bfloat16'.",
+            "--precision nope. Allowed: one of 'auto', 'float32'",
+        ),
+        (
+            {"first_batch": 10**9, "growth": 100.0},
+            "Lower `rounds`, `growth` or `first_batch`.",
+            "Lower --rounds, --growth or --first-batch.",
+        ),
+    ],
+)
+def test_a_setting_is_named_as_it_was_given(given, said, shown, done: Path, runner: Pairsieve) -> None:
+    task, folder = done.parent / "task", done.parent / "none"
+    with pytest.raises(ps.PairsieveError, match=re.escape(said)):
+        ps.create_campaign(folder, task, **given)
+    flags = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", value)]
+    refused = runner("init", folder, "--task", task, *flags)
+    assert refused.code == 2 and shown in refused.err, refused.err
+
+
+def test_what_a_campaign_cannot_begin_with_is_said_as_it_is(done: Path) -> None:
+    task, folder = done.parent / "task", done.parent / "none"
+    with pytest.raises(ps.InputError, match=r"^`labels=0`\. Ask for at least one label\.$"):
+        ps.create_campaign(folder, task, labels=0)
+    with pytest.raises(ps.InputError, match="'uncertainty' has no balance to set"):
+        ps.create_campaign(folder, task, match=done)
+
+
+def test_the_record_of_answers_from_python(done: Path, runner: Pairsieve, tmp_path: Path) -> None:
+    """What `pairsieve ledger` prints is what the functions return."""
+    out = tmp_path / "ledger.csv"
+    written = ledgers.export_ledger(done, out)
+    assert written.as_json() == runner("ledger", "export", done, "--out", out, "--json").json
+    verified = ledgers.verify_ledger(done)
+    assert verified.ok and verified.as_json() == runner("ledger", "verify", done, "--json").json
+    compacted = ledgers.compact_ledger(done)
+    assert compacted.ledger == runner("ledger", "vacuum", done, "--json").json["ledger"]
+
+
+def test_a_task_folder_from_python(done: Path, tmp_path: Path) -> None:
+    task = ps.load_task(done.parent / "task")
+    made = tasks.make_task(lambda: task, tmp_path / "again")
+    assert made.as_json()["fingerprint"] == ps.load_task(tmp_path / "again").fingerprint
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear", encoding="utf-8")
+    loaded: list[ps.Task] = []
+    with pytest.raises(ps.InputError, match="something other than a task"):  # before the work is done
+        tasks.make_task(lambda: loaded.append(task) or task, tmp_path / "mine")
+    assert not loaded
+
+
+def test_arguments_of_names_sides_and_endpoints(done: Path, runner: Pairsieve, tmp_path: Path) -> None:
+    with pytest.raises(ps.InputError, match=r"^`side='up'`\. A pair has a left and a right\. Give left"):
+        ps.Service.open(done, side="up")
+    assert "--side up. A pair has" in runner("serve", done, "--side", "up").err
+    with pytest.raises(ps.InputError, match=r"^`retries=-1`\. Give a number from 0"):
+        Endpoint(url="http://127.0.0.1:1/v1", model="m", retries=-1)
+    asked = ("ask-model", done, "--endpoint", "http://127.0.0.1:1/v1", "--model", "m", "--request-cap", 1)
+    assert "--retries -1. Give a number" in runner(*asked, "--retries", -1).err
+    with pytest.raises(ps.InputError, match=r"^`who`: a name of 65 characters"):
+        ps.answer_questions(done, {}, who="x" * 65)
+    file = tmp_path / "batch.csv"
+    file.write_text("left,right,label\n", encoding="utf-8")
+    assert "--who: a name of 65 characters" in runner("import", done, file, "--who", "x" * 65).err
+
+
+def test_groups_of_a_precision_say_that_it_is_not_checked(done: Path, runner: Pairsieve) -> None:
+    said = runner("cluster", done, "--precision", 0.2, "--from", "dev", "--out", done / "groups.csv")
+    assert "That is expected of the pairs by score, not checked." in said.out, said.err
+    assert "not checked" not in runner("cluster", done, "--threshold", 0.9, "--out", done / "groups.csv").out
+    for command in ("cluster", "audit"):
+        assert "not checked" in " ".join(runner(command, "--help").out.split())
+    assert "--f1" not in runner("cluster", "--help").out
+    with pytest.raises(ps.InputError, match="a precision of 1 cannot be reached"):
+        ps.find_clusters(done, done / "groups.csv", precision=1.0)  # a guess is good to begin a check with
+
+
+def test_the_fewest_labels_of_the_re_ranker_are_its_own() -> None:
+    found: dict[str, Any] = {
+        "task": "t",
+        "split": "all",
+        "pairs": 1,
+        "unreadable_texts": 0,
+        "labelled": 0,
+        "matches": 0,
+        "search": {"method": "exact", "recall": None},
+        "scorer": {"reranked": False, "setting": "on", "out_of_fold_average_precision": {}},
+        "threshold": {"target": "a threshold of 1", "threshold": 1.0, "from": None, "measured": False},
+        "one_to_one": False,
+        "grouped": False,
+        "out": "m.csv",
+    }
+    assert f"(it needs {FEWEST} of either class)" in match.match_words(found)
 
 
 def test_no_library_module_speaks_of_flags() -> None:
@@ -222,11 +398,17 @@ def test_an_edit_is_refused_until_run_is_told_to_accept_it(
     settings.write_text(text.replace('recipe = "best"', 'recipe = "paper"'), encoding="utf-8")
     refusal = (
         "campaign.toml changed since the last run: recipe was 'best', is 'paper'. Put back what was there. "
-        f"Or, if the change is meant, accept it with: pairsieve run {folder} --accept-settings"
+        "Or, if the change is meant, accept it with `accept_settings=True`, or by: "
+        f"pairsieve run {folder} --accept-settings"
     )
+    with pytest.raises(ps.PairsieveError, match="accept it with `accept_settings=True`"):
+        ps.open_campaign(folder)
     for command in ("status", "run", "match", "cluster", "report", "audit", "label", "serve", "extend"):
         refused = runner(command, folder)
-        assert refused.code == 2 and refused.err.rstrip().endswith(refusal), command
+        words = (
+            refusal.replace("`accept_settings=True`", "--accept-settings") if command == "run" else refusal
+        )
+        assert refused.code == 2 and refused.err.rstrip().endswith(words), command
     now = ps.open_campaign(folder, accept_settings=True)
     assert ps.next_command(now) == f"pairsieve run {folder}"
     assert "campaign.toml says otherwise" in ps.campaign_status(now).stale[1]

@@ -70,6 +70,15 @@ def test_a_folder_appears_whole_and_replaces_only_when_asked_to(tmp_path: Path) 
     assert names(folder) == ["b"] and names(tmp_path) == ["model"]
 
 
+def test_a_folder_that_came_meanwhile_stays(tmp_path: Path) -> None:
+    folder, beside = tmp_path / "model", tmp_path / ".building"
+    with pytest.raises(FileExistsError), atomic_folder(folder, beside=beside) as new:
+        assert new == beside
+        folder.mkdir()
+        (folder / "a").write_text("of somebody faster")
+    assert names(folder) == ["a"] and names(tmp_path) == ["model"]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no locks on Windows")
 def test_one_process_holds_a_lock(tmp_path: Path) -> None:
     path, refusal = tmp_path / ".lock", SettingsError("somebody else is here")

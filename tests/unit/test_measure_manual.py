@@ -90,7 +90,7 @@ def test_intervals_cover_the_real_precision() -> None:
 
 
 def test_labels_that_are_missing_or_strange_are_refused() -> None:
-    with pytest.raises(InputError, match=r"no labels for the random stratum. it holds 60 putative"):
+    with pytest.raises(InputError, match=r"no labels for the random stratum. It holds 60 putative"):
         corrected_precision(10, 5, 60, labels(1, 2), [], rng())
     with pytest.raises(InputError, match=r"label 2 of a near pair is outside \{0, 1\}"):
         corrected_precision(10, 5, 0, [0, 2], [], rng())

@@ -11,10 +11,10 @@ import pytest
 
 from pairsieve.errors import InputError
 from pairsieve.library.records import ClusterList, MatchList
-from pairsieve.matches.find import ListOptions
 from pairsieve.matches.group_table import group_columns
 from pairsieve.matches.listing import Known, list_types, write_list
 from pairsieve.matches.merging import merge_records, read_rules
+from pairsieve.matches.options import ListOptions
 from pairsieve.pairs import ScoredPairs, pair_ids
 from pairsieve.tables import read_rows, write_table
 from pairsieve.tasks import Collection, Split, tables_task

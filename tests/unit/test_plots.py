@@ -90,6 +90,6 @@ def test_a_plot_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest
         raise OSError("no space left on device")
 
     monkeypatch.setattr(Figure, "savefig", full)
-    with pytest.raises(InputError, match=r"curve\.png: the plot cannot be written\. no space left on device"):
+    with pytest.raises(InputError, match=r"curve\.png: the plot cannot be written\. No space left on device"):
         plots.pr_curve(BY_HAND, path, "title")
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"curve.png": b"old"}

@@ -189,14 +189,14 @@ def damaged(tmp_path: Path, change: str) -> Path:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ("cut", r"texts\.parquet: the task folder is damaged\. its sha256 .* altered or cut short"),
-        ("gone", r"texts\.parquet.*the file is missing"),
+        ("cut", r"texts\.parquet: the task folder is damaged\. Its sha256 .* altered or cut short"),
+        ("gone", r"texts\.parquet.*The file is missing"),
         ("no json", r"task\.json.*not JSON"),
         ("no task", r"task\.json: this is not a pairsieve task"),
-        ("no about", "this is not a task folder. it has no task.json"),
+        ("no about", "this is not a task folder. It has no task.json"),
         ("newer", "version 99.*reads version 2"),
         ("a byte", "do not have the sha256 noted there: it was edited or damaged"),
-        ("no splits", "the entry 'splits' is missing"),
+        ("no splits", "The entry 'splits' is missing"),
         ("count", "notes positives = 7, the files hold 1"),
         ("fingerprint", "fingerprint of the contents is not the one noted"),
         ("escape", "leads out of the folder"),

@@ -359,7 +359,7 @@ def test_a_database(tmp_path: Path) -> None:
     assert known.splits["all"].positives.tolist() == [1]
     with pytest.raises(InputError, match="a database needs a query"):
         tables_task(url)
-    with pytest.raises(InputError, match=r"the query failed.*no such table"):
+    with pytest.raises(InputError, match=r"the query failed.*No such table"):
         tables_task(url, query="SELECT * FROM nobody")
 
 

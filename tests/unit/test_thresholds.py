@@ -155,7 +155,8 @@ def test_five_labels_do_not_list_every_pair():
 def test_labels_of_one_kind_draw_no_line():
     ranking = listed_ranking([1.0, 0.0])
     labelled = OutOfFold(ranking.listed.ids, np.array([True, True]), np.array([1.0, 0.0]), {})
-    with pytest.raises(InputError, match="all 2 labels given are matches"):
+    words = r"^all 2 labels given are matches\. A threshold needs at least one match and one non-match\. Ask"
+    with pytest.raises(InputError, match=words):
         from_labels(ranking, labelled, Known.nothing())
 
 

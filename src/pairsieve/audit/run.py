@@ -93,7 +93,7 @@ def run_audit(
     drawn earlier only. The figures are at `threshold` (None: probability one half), or at the lowest one with
     about `precision`.
     """
-    check_target(threshold, precision)
+    check_wanted(budget, threshold, precision)
     _answer_from_truth(ledger, split)
     if not len(ledger.open_questions(purpose="audit")):
         _ask(ledger, split, scored, latest, seed, budget, threshold)
@@ -172,8 +172,11 @@ def plan(
     return strata, allocate(strata, asked, labels, reach, rates)
 
 
-def check_target(threshold: float | None, precision: float | None) -> None:
-    """Refuse a threshold or precision that no audit can answer."""
+def check_wanted(budget: int | None, threshold: float | None, precision: float | None) -> None:
+    """Refuse a budget, threshold or precision that no audit can answer."""
+    if budget is not None and budget < 0:
+        remedy = "Give a number of labels, or 0 to use those of earlier audits only"
+        raise InputError(f"`budget={budget}`", remedy=remedy)
     if threshold is not None and precision is not None:
         raise InputError("`threshold` and `precision` together", remedy="Give one of them")
     if precision is not None and not 0 < precision <= 1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pairsieve.audit.run import ScoredSplit, check_target
+from pairsieve.audit.run import ScoredSplit, check_wanted
 from pairsieve.audit.run import run_audit as continue_audit
 from pairsieve.campaign.figures import write_checksummed
 from pairsieve.campaign.loop import Campaign
@@ -55,7 +55,7 @@ def run_audit(
 
     See `pairsieve.audit.run.run_audit` for budget, threshold and precision.
     """
-    check_target(threshold, precision)
+    check_wanted(budget, threshold, precision)
     latest = campaign.trained_round("to audit")
     place = split_ledger(campaign, split)
 

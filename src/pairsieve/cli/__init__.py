@@ -11,8 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from inspect import signature
 from typing import Any, TypeVar
@@ -22,7 +21,7 @@ from typer.core import TyperGroup
 
 from pairsieve import __version__
 from pairsieve.cli.flags import command_of, in_flags
-from pairsieve.errors import MissingExtra, PairsieveError
+from pairsieve.errors import PairsieveError
 from pairsieve.progress import above_bars
 from pairsieve.visible import visible_lines
 
@@ -113,17 +112,6 @@ def call(function: Callable[..., Result], options: Mapping[str, Any], *first: An
     taken = [*signature(function).parameters][len(first) :]
     named = {name.rstrip("_"): value for name, value in options.items()}
     return function(*first, **{name: named[name] for name in taken if name in named} | others)
-
-
-@contextmanager
-def needs_extra(extra: str, purpose: str) -> Iterator[None]:
-    """Around imports: a missing package of an optional extra becomes an error with its install line."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "pairsieve").startswith("pairsieve"):
-            raise
-        raise MissingExtra(str(error.name), purpose, f"pip install 'pairsieve[{extra}]'") from None
 
 
 def all_commands() -> typer.Typer:

@@ -16,13 +16,13 @@ from pairsieve.progress import doing
 def audit(
     folder: Path = FOLDER,
     budget: int | None = Option(
-        None, min=0, help="Labels for the latest model in all; 0 uses those of earlier audits only. [300]"
+        None, help="Labels for the latest model in all; 0 uses those of earlier audits only. [300]"
     ),
     threshold: float | None = Option(
         None, help="Score at which to measure. [where the probability is one half]"
     ),
     precision: float | None = Option(
-        None, help="Measure at the lowest threshold with about this precision instead."
+        None, help="Measure instead at the lowest threshold with about this precision; expected, not checked."
     ),
     split: str | None = Option(None, help="The split to measure. [the campaign's own]"),
     cache: Path | None = CACHE,

@@ -156,24 +156,13 @@ def tables(
 
 
 def _make(load: Callable[[], Task], out: Path, as_json: bool) -> None:
-    """Load, save, print; whether `out` may be written is asked before the work is done."""
-    from pairsieve.tasks import save_task
-    from pairsieve.tasks.folder import check_replaceable
+    """Make the task folder and print what is in it."""
+    from pairsieve.library.tasks import make_task
 
-    check_replaceable(out)
     with doing("reading"):
-        task = load()
-        save_task(task, out)
-    figures: dict[str, Any] = {
-        "task": task.name,
-        "relation": task.relation,
-        "fingerprint": task.fingerprint,
-        "out": str(out),
-        "splits": {name: split.counts() for name, split in task.splits.items()},
-        "fields": fields_of_task(task),
-        "report": task.report,
-    }
-    show(figures, as_json, table_in_words(task))
+        made = make_task(load, out)
+    task = made.task
+    show(made.as_json(), as_json, table_in_words(task))
     for line in report_in_words(task.report):
         say(line)
     for words in fields_in_words(task):
@@ -181,15 +170,9 @@ def _make(load: Callable[[], Task], out: Path, as_json: bool) -> None:
     say(f"{task.name} is written to {out}\nNext: pairsieve init CAMPAIGN --task {quote(str(out))}")
 
 
-def fields_of_task(task: Task) -> dict[str, dict[str, str]]:
-    """{side: {column: kind}} of a task's fields; one side, "texts", where there is one collection."""
-    split = next(iter(task.splits.values()))
-    both = {"texts": split.left} if split.space.symmetric else {"left": split.left, "right": split.right}
-    return {name: side.kinds for name, side in both.items() if side.kinds}
-
-
 def fields_in_words(task: Task) -> list[str]:
     """The fields of each side and their kinds, as a sentence each; one where both sides are alike."""
+    from pairsieve.library.tasks import fields_of_task
     from pairsieve.tasks.fields import kinds_in_words
 
     found = fields_of_task(task)

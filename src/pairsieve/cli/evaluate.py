@@ -8,7 +8,6 @@ from typer import Argument, Option
 
 from pairsieve.cli import app, call, say, show
 from pairsieve.cli.options import CACHE, DEVICE, DISTRIBUTED, JSON
-from pairsieve.errors import InputError
 from pairsieve.progress import doing
 
 
@@ -37,45 +36,14 @@ def evaluate(
     Of a campaign's scorer, of embeddings, or of scores. Exact, unless the scored pairs are a sample: then the
     figures have intervals.
     """
-    if plot is not None:
-        from pairsieve.report.plots import check_plot
+    options = locals()
+    from pairsieve.library.evaluation import evaluate
 
-        check_plot(plot)  # before the work, not after it
-    from pairsieve import evaluate_embeddings, evaluate_model, evaluate_scores, open_campaign
-
-    if (folder / "campaign.toml").is_file():
-        if embeddings is not None or scores is not None or manual is not None:
-            raise InputError(
-                "this is a campaign folder, which is measured by its own model",
-                where=str(folder),
-                remedy="Give the task folder with --embeddings or --scores, or neither for the campaign",
-            )
-        with doing("measuring"):
-            found = evaluate_model(open_campaign(folder, cache=cache, distributed=distributed), split)
-    elif (embeddings is None) == (scores is None):
-        raise InputError(
-            "give either --embeddings or --scores" + (", not both" if embeddings is not None else ""),
-            remedy="--embeddings FILE.npz measures exactly; --scores FILE.parquet is for any other scorer",
-        )
-    elif scores is not None:
-        with doing("measuring"):
-            found = evaluate_scores(
-                folder, split, scores, manual=manual, to_verify=to_verify, at_recall=at_recall, seed=seed
-            )
-    elif manual is not None or to_verify is not None:
-        raise InputError(
-            "--manual and --to-verify need --scores",
-            why="manual labels correct the scores of listed pairs",
-            remedy="Draw the pairs with pairsieve draw, score them, and give the file as --scores",
-        )
-    else:
-        assert embeddings is not None
-        with doing("measuring"):
-            found = evaluate_embeddings(folder, split, embeddings, device=device, distributed=distributed)
+    with doing("measuring"):
+        found = call(evaluate, options, folder)
     for note in found.notes:
         say(note)
     if plot is not None:
-        found.plot(plot)
         say(f"Precision-recall curve: {plot}")
     show(found.as_json(), as_json, str(found))
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import typer
 from typer import Argument, Option
 
-from pairsieve.cli import Stopped, app, call, needs_extra, say, show
+from pairsieve.cli import Stopped, app, call, say, show
 from pairsieve.cli.options import ADDRESS_JSON, CACHE, FOLDER, HOST, JSON, PORT, PUBLIC_URL, TRUSTED_PROXY
-from pairsieve.errors import InputError
 
 _FORMAT = Option(None, "--format", help="csv, jsonl, parquet or label-studio. [by the file's name]")
 _SPLIT = Option(None, "--split", help="The audit of another split than the campaign's own.")
@@ -92,38 +91,37 @@ def export_ledger(
     as_json: bool = JSON,
 ) -> None:
     """Write every question and answer, with keys, to a file."""
-    from pairsieve import open_campaign
+    from pairsieve.library.ledgers import export_ledger
 
-    events = open_campaign(folder).ledger.export(out)
-    show({"file": str(out), "events": events}, as_json, f"{out}: {events:,} events.")
+    found = export_ledger(folder, out)
+    show(found.as_json(), as_json, f"{out}: {found.events:,} events.")
 
 
 @ledger_app.command()
 def verify(folder: Path = FOLDER, as_json: bool = JSON) -> None:
     """Check that no question or answer was changed or lost."""
-    from pairsieve import open_campaign
+    from pairsieve.library.ledgers import verify_ledger
 
-    ledger = open_campaign(folder).open_ledger()
-    report = ledger.verify()
+    verified = verify_ledger(folder)
+    report = verified.found
     lines = [f"{'ok' if check.ok else 'WRONG':>5}  {check.name}: {check.found}" for check in report.checks]
     lines.append(
         f"{report.questions:,} questions, {report.answers:,} answer events. "
         + ("All is as it was written." if report.ok else "Restore the ledger from a copy.")
     )
-    show({"ledger": ledger.place, **report.as_json()}, as_json, "\n".join(lines))
-    if not report.ok:
+    show(verified.as_json(), as_json, "\n".join(lines))
+    if not verified.ok:
         raise typer.Exit(2)
 
 
 @ledger_app.command()
 def vacuum(folder: Path = FOLDER, as_json: bool = JSON) -> None:
     """Compact the database, to free disk space."""
-    from pairsieve import open_campaign
+    from pairsieve.library.ledgers import compact_ledger
 
-    ledger = open_campaign(folder).ledger
-    before, after = ledger.vacuum()
-    figures = {"ledger": ledger.place, "bytes_before": before, "bytes_after": after}
-    show(figures, as_json, f"{ledger.place}: {before:,} bytes before, {after:,} after.")
+    found = compact_ledger(folder)
+    words = f"{found.ledger}: {found.bytes_before:,} bytes before, {found.bytes_after:,} after."
+    show(found.as_json(), as_json, words)
 
 
 # ── the labelling page ───────────────────────────────────────────────────────────────────────────
@@ -151,26 +149,8 @@ def label(
     the background and the next pairs appear. Every answer is saved at once. With --split, the page has the
     questions of that split's audit (pairsieve audit --split), and nothing is trained.
     """
-    from pairsieve.campaign import Campaign
-
-    with needs_extra("web", "The labelling page"):
-        from pairsieve.web.app import serve
-    from pairsieve.http.access import check_host
-    from pairsieve.http.proxy import Proxy
-    from pairsieve.web import LabellingSession
-
-    proxy = Proxy(public_url, tuple(trusted_proxy))
-    check_host(host, token, proxy)
-    campaign = Campaign(folder, cache)
-    session = LabellingSession(campaign, overlap, split=split)
-    if not session.place.own and not len(session.place.ledger.questions()):
-        raise InputError(
-            f"no audit of {session.place.name} has been begun",
-            where=str(folder),
-            remedy=f"pairsieve audit {folder} --split {session.place.name}",
-        )
-    if session.place.own and campaign.split.has_truth:
-        say("This task has its truth: the rounds in the background are answered from it, not by people.")
+    options = locals()
+    from pairsieve.library.labelling import serve_labelling_page
 
     def announce(url: str) -> None:
         where = f"Labelling page: {url}   Dashboard: {url}dashboard   Stop with Ctrl-C."
@@ -179,7 +159,7 @@ def label(
             say("People need the token to come in.")
 
     try:
-        serve(session, host, port, token, not no_train, announce, cache, proxy)
+        call(serve_labelling_page, options, folder, announce, train=not no_train, say=say)
     except (Stopped, KeyboardInterrupt):  # the usual way to end it, not a failure
         say(f"Stopped; every answer is kept. Go on with: pairsieve label {folder}")
 

@@ -9,18 +9,10 @@ from typer import Option
 
 from pairsieve.cli import app, call, say, show
 from pairsieve.cli.options import CACHE, DISTRIBUTED, FOLDER, JSON
-from pairsieve.errors import InputError
 from pairsieve.progress import doing
 
 _SPLIT = Option(None, "--split", help="The split to match. [all, or the campaign's own]")
-_PRECISION = Option(None, "--precision", help="The longest list with this precision.")
-_RECALL = Option(None, "--recall", help="The shortest list with this recall.")
 _THRESHOLD = Option(None, "--threshold", help="Every pair with this score or more.")
-_F1 = Option(
-    False,
-    "--f1",
-    help="Every pair above the threshold with the best F1. [one collection: the pairs within groups]",
-)
 _SOURCE = Option(
     None,
     "--from",
@@ -45,15 +37,17 @@ def match(
         None, help="The list: .parquet, .csv, .tsv, .jsonl or .xlsx. [DIR/matches.csv]"
     ),
     split: str | None = _SPLIT,
-    precision: float | None = _PRECISION,
-    recall: float | None = _RECALL,
+    precision: float | None = Option(None, help="The longest list with this precision."),
+    recall: float | None = Option(None, help="The shortest list with this recall."),
     count: int | None = Option(None, help="This many pairs, the best ones."),
     threshold: float | None = _THRESHOLD,
-    f1: bool = _F1,
-    source: str | None = _SOURCE,
-    check_labels: int = Option(
-        100, min=0, help="At most so many labels are asked to show the precision or recall."
+    f1: bool = Option(
+        False,
+        "--f1",
+        help="Every pair above the threshold with the best F1. [one collection: the pairs within groups]",
     ),
+    source: str | None = _SOURCE,
+    check_labels: int = Option(100, help="At most so many labels are asked to show the precision or recall."),
     confidence: float = Option(0.95, help="Confidence that the check must reach."),
     search: str = _SEARCH,
     distil: Path | None = Option(
@@ -75,7 +69,8 @@ def match(
     """List the matches, at the precision or recall you want.
 
     Every pair above a threshold, best first: keys, score, probability. The threshold is chosen for a
-    precision, a recall, a number of pairs or the best F1; never on the test split.
+    precision, a recall, a number of pairs or the best F1; never on the test split, unless you ask for a
+    precision or recall of it (--split test): its check's labels then choose among lists.
 
     A precision or recall that you ask for is checked: labels are drawn for it and asked, at most
     --check-labels. Where the check succeeds, the pairs of the list that nobody labelled have this precision
@@ -85,7 +80,6 @@ def match(
     options = locals()
     from pairsieve import find_matches, open_campaign
 
-    _check_f1(f1, precision=precision, recall=recall, count=count, threshold=threshold)
     campaign = open_campaign(folder, cache=cache, distributed=distributed)
     with doing("finding matches"):
         found = call(find_matches, options, campaign, say=say).as_json()
@@ -99,10 +93,13 @@ def cluster(
         None, help="The groups: .parquet, .csv, .tsv, .jsonl or .xlsx. [DIR/clusters.csv]"
     ),
     split: str | None = _SPLIT,
-    precision: float | None = _PRECISION,
-    recall: float | None = _RECALL,
+    precision: float | None = Option(
+        None, help="The lowest threshold whose pairs have this precision; expected, not checked."
+    ),
+    recall: float | None = Option(
+        None, help="The highest threshold whose pairs have this recall; expected, not checked."
+    ),
     threshold: float | None = _THRESHOLD,
-    f1: bool = _F1,
     source: str | None = _SOURCE,
     search: str = _SEARCH,
     collection: Path | None = _COLLECTION,
@@ -128,11 +125,13 @@ def cluster(
 
     Two groups merge only while the average score between them reaches the threshold (average linkage), so one
     weak match does not join them. Each group has a representative.
+
+    Without a target the threshold is that of the best F1. A precision or recall is of the pairs by score, as
+    the labels or dev let one expect it; only match asks for labels that check it.
     """
     options = locals()
     from pairsieve import find_clusters, open_campaign
 
-    _check_f1(f1, precision=precision, recall=recall, threshold=threshold)
     campaign = open_campaign(folder, cache=cache, distributed=distributed)
     with doing("grouping duplicates"):
         found = call(find_clusters, options, campaign, say=say).as_json()
@@ -148,7 +147,10 @@ def match_words(found: dict[str, Any]) -> str:
         used = "re-ranker" if found["scorer"]["reranked"] else "bi-encoder"
         lines.append(f"Average precision of out-of-fold labels: {figures}. Used: the {used}.")
     elif found["scorer"]["setting"] in ("on", "cross-encoder"):
-        lines.append("Too few labels for the re-ranker (it needs 20 of either class): the bi-encoder alone.")
+        from pairsieve.reranker.fit import FEWEST
+
+        few = f"Too few labels for the re-ranker (it needs {FEWEST} of either class)"
+        lines.append(f"{few}: the bi-encoder alone.")
     if found["search"]["recall"]:
         lines.append(f"The index finds {found['search']['recall']['value']:.4f} of the true nearest.")
     lines += unreadable_words(found["unreadable_texts"])
@@ -191,6 +193,7 @@ def cluster_words(found: dict[str, Any]) -> str:
         f"{found['task']}, {found['split']}: {found['texts']:,} texts.",
         *unreadable_words(found["unreadable_texts"]),
         threshold_words(found["threshold"]),
+        *unchecked_words(found["threshold"]),
         f"{found['out']}: {groups}, the largest of {found['largest']:,}.",
         f"{found['components_split']:,} chains of matches were split.",
         *list_words(found["threshold"], "the pairs inside groups have"),
@@ -228,6 +231,13 @@ def threshold_words(chosen: dict[str, Any]) -> str:
     source = f", from {chosen['basis']}" if chosen["from"] and not given else ""
     sentence = f"Threshold {chosen['threshold']:.9g}{target}{source}{expected}."
     return f"{sentence}\n  {chosen['trust']}" if chosen.get("trust") and expected else sentence
+
+
+def unchecked_words(chosen: dict[str, Any]) -> list[str]:
+    """That nobody checks the precision or recall which groups were asked to have."""
+    if not chosen["target"].startswith(("a precision of", "a recall of")):
+        return []
+    return ["That is expected of the pairs by score, not checked."]
 
 
 def list_words(chosen: dict[str, Any], of: str = "the list has") -> list[str]:
@@ -301,10 +311,3 @@ def _prf(line: dict[str, Any]) -> str:
     if "f1" not in line:
         return "no pair"
     return f"precision {line['precision']:.4f}, recall {line['recall']:.4f}, F1 {line['f1']:.4f}"
-
-
-def _check_f1(f1: bool, **others: float | None) -> None:
-    """--f1 asks for what is done without any of the others."""
-    for name, value in others.items():
-        if f1 and value is not None:
-            raise InputError(f"--f1 and --{name} together", remedy="Give one of them")

@@ -8,8 +8,9 @@ from pathlib import Path
 import typer
 from typer import Argument, Option
 
-from pairsieve.cli import app, call, needs_extra, say
+from pairsieve.cli import app, call, say
 from pairsieve.cli.options import ADDRESS_JSON, CACHE, HOST, PORT, PUBLIC_URL, TRUSTED_PROXY
+from pairsieve.errors import needs_extra
 
 
 @app.command()

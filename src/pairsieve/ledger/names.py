@@ -14,7 +14,8 @@ RESERVED = {"truth", "transitivity"}  # names under which others answer
 def person_name(who: str, models: Set[str] = frozenset(), where: str = "") -> str:
     """A person's name as the ledger keeps it, or an error in words.
 
-    models: names of language models that answer here. where: what the error names as its place.
+    models: names of language models that answer here. where: what the error names as its place, such as a
+    row of a file, or an argument in backticks.
     """
     name = unicodedata.normalize("NFC", " ".join(who.split()))  # one person, however a keyboard writes é
     if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():

@@ -13,4 +13,7 @@ are small records; `as_json()` gives what the command prints with `--json`. Argu
 | ask-model          | ask_language_model                                   | draw     | draw_sample   |
 | evaluate           | evaluate_model, evaluate_embeddings, evaluate_scores | audit    | audit_model   |
 | serve              | Service.open                                         |          |               |
+
+The bodies of label, ledger and data are in `labelling.py`, `ledgers.py` and `tasks.py`; `evaluation.evaluate`
+chooses between the three functions of evaluate.
 """

@@ -79,7 +79,7 @@ def answer_questions(
     Returns how many still wait. The latest answer of a person to a pair counts.
     """
     place = _place(campaign, split)
-    who = person_name(who, _models(place.ledger))
+    who = person_name(who, _models(place.ledger), where="`who`")
     asked = _asked(place)
     given = [
         Answer(asked.id(*pair, where="answers"), None if label is None else int(label))
@@ -135,8 +135,10 @@ def import_answers(
         next_ = f"run {folder}" if place.own else f"audit {folder} --split {place.name}"
         raise InputError("no question was asked yet", where=str(folder), remedy=f"pairsieve {next_}")
     path = Path(file)
-    found = read_answers(path, _asked(place), who, format)
     standing, models = place.ledger.answers_by_person(), _models(place.ledger)
+    if who:
+        who = person_name(who, models, where="`who`")
+    found = read_answers(path, _asked(place), who, format)
     people = found.by_person()
     for person in people:
         person_name(person, models, where=str(path))

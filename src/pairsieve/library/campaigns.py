@@ -13,7 +13,7 @@ from pairsieve.campaign import create_campaign as _create_campaign
 from pairsieve.distributed import open_shards
 from pairsieve.errors import InputError, SettingsError, nearest
 from pairsieve.library.records import Folder, RoundStatus, Status
-from pairsieve.settings import PAPER_SCHEDULE, CampaignSettings, Schedule
+from pairsieve.settings import PAPER_SCHEDULE, CampaignSettings, Schedule, check_arguments
 from pairsieve.tasks import Task
 
 Place: TypeAlias = Campaign | Path | str  # a campaign, or its folder
@@ -77,11 +77,17 @@ def create_campaign(
     unknown = sorted(set(settings) - allowed)
     if unknown:
         raise SettingsError(f"There is no setting {unknown[0]!r}. {nearest(unknown[0], allowed)}.")
+    given = {"first_batch": first_batch, "growth": growth, "rounds": rounds}
+    of_schedule: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    check_arguments({**settings, **of_schedule})
+    if labels is not None and labels < 1:
+        raise InputError(f"`labels={labels}`", remedy="Ask for at least one label")
     chosen: dict[str, Any] = dict(settings)
     if "encoder" in chosen:
         chosen["encoder"] = _portable_encoder(str(chosen["encoder"]))
     if match is not None:
-        chosen["strategy"] = _matched_strategy(str(chosen.get("strategy", "")), match)
+        strategy = str(chosen.get("strategy", CampaignSettings.strategy))
+        chosen["strategy"] = _matched_strategy(strategy, match)
     if distributed is not None and chosen.get("precision", "auto") == "auto":
         chosen["precision"] = "float32"  # other machines may have GPUs, which embed in that
     if measure is not None:
@@ -93,10 +99,8 @@ def create_campaign(
         usual = max(1, min(EQUAL_ROUNDS, labels // FEWEST_A_ROUND))
         chosen["schedule"] = _equal_rounds(labels, usual if rounds is None else rounds)
     else:
-        given = {"first_batch": first_batch, "growth": growth, "rounds": rounds}
         usual_schedule = PAPER_SCHEDULE if chosen.get("recipe") == "paper" else Schedule()
-        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        chosen["schedule"] = replace(usual_schedule, **changes)
+        chosen["schedule"] = replace(usual_schedule, **of_schedule)
     _create_campaign(Path(folder), task if isinstance(task, Task) else Path(task), **chosen)
     return open_campaign(folder, cache=cache, distributed=distributed)
 
@@ -168,7 +172,7 @@ def trained_round(campaign: Campaign, wanted: int | None = None) -> int:
 
 def _equal_rounds(labels: int, rounds: int) -> Schedule:
     """So many labels in equal rounds; where they do not divide, a few less."""
-    if not 1 <= rounds <= labels:
+    if rounds > labels:
         raise InputError(
             f"`labels={labels}` in {rounds} rounds",
             why="a round asks for at least one",

@@ -27,6 +27,7 @@ from pairsieve.measure.inputs import checked_embeddings, read_embeddings, read_l
 from pairsieve.measure.sampling import NEAR, POSITIVE, named_pair
 from pairsieve.pairs import Scores, pair_rows
 from pairsieve.scan import Scan
+from pairsieve.settings import CAMPAIGN_FILE
 from pairsieve.tables import write_table
 from pairsieve.tasks import Split, Task, load_task
 
@@ -34,6 +35,59 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 MOST_TO_VERIFY = 50  # putative false positives of either stratum, for a person to label
+
+
+def evaluate(
+    folder: Folder,
+    split: str = "test",
+    *,
+    embeddings: Folder | None = None,
+    scores: Folder | None = None,
+    manual: Folder | None = None,
+    to_verify: Folder | None = None,
+    at_recall: float = 0.2,
+    plot: Folder | None = None,
+    device: str = "auto",
+    distributed: str | None = None,
+    cache: Folder | None = None,
+    seed: int = 0,
+) -> Evaluation:
+    """`evaluate_model` of a campaign folder; of a task folder `evaluate_embeddings` or `evaluate_scores`.
+
+    plot: draw the precision-recall curve there.
+    """
+    if plot is not None:
+        from pairsieve.report.plots import check_plot
+
+        check_plot(Path(plot))  # before the work, not after it
+    for_scores = [each for each in (manual, to_verify) if each is not None]
+    if (Path(folder) / CAMPAIGN_FILE).is_file():
+        if embeddings is not None or scores is not None or for_scores:
+            raise InputError(
+                "this is a campaign folder, which is measured by its own model",
+                where=str(folder),
+                remedy="Give the task folder with `embeddings` or `scores`, or neither for the campaign",
+            )
+        found = evaluate_model(open_campaign(folder, cache=cache, distributed=distributed), split)
+    elif scores is not None and embeddings is None:
+        checked = {"manual": manual, "to_verify": to_verify}
+        found = evaluate_scores(folder, split, scores, **checked, at_recall=at_recall, seed=seed)
+    elif embeddings is None or scores is not None:
+        raise InputError(
+            "give either `embeddings` or `scores`" + (", not both" if embeddings is not None else ""),
+            remedy="Give `embeddings` to measure exactly, and `scores` for any other scorer",
+        )
+    elif for_scores:
+        raise InputError(
+            "`manual` and `to_verify` need `scores`",
+            why="manual labels correct the scores of listed pairs",
+            remedy="Draw the pairs with pairsieve draw, score them, and give the file as `scores`",
+        )
+    else:
+        found = evaluate_embeddings(folder, split, embeddings, device=device, distributed=distributed)
+    if plot is not None:
+        found.plot(plot)
+    return found
 
 
 def evaluate_model(campaign: Place, split: str = "test", *, round: int | None = None) -> Evaluation:
@@ -188,7 +242,7 @@ def _with_truth(task: Task, name: str, where: str) -> Split:
             f"split {name!r} has no truth",
             where=where,
             why="without the label of every pair, nobody can count false positives",
-            remedy="Make the task with its known matches (pairsieve data tables --matches)",
+            remedy="Make the task with its known matches: `matches` of pairsieve data tables",
         )
     if len(measured.positives) == 0:
         raise InputError(
@@ -223,7 +277,7 @@ def _check_device(device: str) -> None:
     if not torch.cuda.is_available():
         raise InputError(
             f"`device={device!r}`: there is no CUDA GPU here",
-            why="torch finds none, or was installed without CUDA",
+            why="PyTorch finds none, or was installed without CUDA",
             remedy="Use `device='cpu'`",
         )
 

@@ -50,7 +50,8 @@ def find_matches(
     """Write the matches to `out` (the campaign's matches.csv), best first: every pair above a threshold.
 
     The threshold is that of the best F1, or of the precision, recall or count you want, or a given one; it is
-    chosen on labels, dev or an audit (`source`), never on test. Where nothing is asked for, the matches of
+    chosen on labels, dev or an audit (`source`); on test only by the check of a precision or recall that
+    you ask of it (`split`). Where nothing is asked for, the matches of
     one collection are the pairs inside its groups, as `find_clusters` finds them; f1: those above the
     threshold all the same. A precision or recall is shown with
     `confidence` by at most `check_labels` labels asked for it; while people owe them, `waiting` says how many
@@ -61,10 +62,11 @@ def find_matches(
     as the task's was, unless `text`, `template` or `key` say otherwise. distil: a folder for an encoder
     trained again on what the re-ranker is sure of, kept if it ranks better.
     """
-    from pairsieve.matches.find import ListOptions, find_matches
+    from pairsieve.matches.find import find_matches
+    from pairsieve.matches.options import ListOptions
 
     _check_search(search)
-    target = target_from(precision, recall, count, threshold)
+    target = target_from(precision, recall, count, threshold, f1)
     campaign = open_campaign(campaign)
     listed = _split_of(campaign, split, collection, right, (text, template, key), say)
     asked = any(given is not None for given in (precision, recall, count, threshold))
@@ -104,12 +106,14 @@ def find_clusters(
 ) -> ClusterList:
     """Write the group of every text to `out` (the campaign's clusters.csv), with its representative.
 
+    precision, recall: of the pairs by score, as labels or dev (`source`) let one expect it; not checked.
     columns: beside the columns of the records. table: the input table in its own order, with the group behind
     its columns. merge: one record a group in place of them (merged.csv): "longest", "most-frequent",
     "most-recent" (or "most-recent:COLUMN") or "source-order" ("source-order:COLUMN"; `source_order` names the
     best first), and for single fields as "price=most-recent". `.to_pandas()` of the result is a DataFrame.
     """
-    from pairsieve.matches.find import ListOptions, find_clusters
+    from pairsieve.matches.find import find_clusters
+    from pairsieve.matches.options import ListOptions
 
     _check_search(search)
     target = target_from(precision, recall, None, threshold)
@@ -117,7 +121,9 @@ def find_clusters(
     if table and merge:
         raise InputError("`table` and `merge` together", remedy="Give one of them")
     rules = read_rules(merge, source_order, campaign.task.provenance.get("source")) if merge else None
-    options = ListOptions(source, search, texts=texts, columns=columns, known=not scores_only, as_table=table)
+    options = ListOptions(
+        source, search, texts=texts, columns=columns, known=not scores_only, check_labels=0, as_table=table
+    )
     listed = _split_of(campaign, split, collection, None, (text, template, key), say)
     path = campaign.folder / ("merged.csv" if merge else "clusters.csv") if out is None else Path(out)
     return ClusterList(path, find_clusters(campaign, listed, path, target, options, rules))

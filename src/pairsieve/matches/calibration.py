@@ -14,7 +14,7 @@ what is printed beside a list is estimated from them alone (`listed.py`).
 
 **audit**: drawn labels alone; expected matches by strata of the ranking.
 
-The test split is never asked.
+The truth of the test split is never asked; only a check (`checks.py`) of a list of test draws labels there.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ def from_labels(
     if labels.all() or not labels.any():
         what = f"all {len(labels):,} labels given are {'matches' if labels.any() else 'non-matches'}"
         remedy = "Ask for more labels, or give `threshold` or `count`"
-        raise InputError(what, why="a threshold lies between the two", remedy=remedy)
+        why = "a threshold needs at least one match and one non-match"
+        raise InputError(what, why=why, remedy=remedy)
     grid, free, matches, others = _between(ranking, known)
     logits = ranking.log_odds(grid)
     chosen_logits = labelled.log_odds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,12 @@ from pairsieve.matches.listing import (
     write_list,
 )
 from pairsieve.matches.merging import MergeRules, merge_records
+from pairsieve.matches.options import ListOptions
 from pairsieve.matches.ranking import Ranking, rank, without_pairs
 from pairsieve.matches.threshold import OperatingPoint, Target, choose_threshold, point_through
 from pairsieve.matches.unreadable import unreadable_pairs
 from pairsieve.pairs import Ids, ScoredPairs, Scores, is_member, pair_rows
+from pairsieve.settings import TEST_SPLIT
 from pairsieve.tables import write_table
 from pairsieve.tasks import Collection, Split
 from pairsieve.tasks.task import one_collection, shared_pairs, two_collections
@@ -52,22 +54,6 @@ from pairsieve.tasks.task import one_collection, shared_pairs, two_collections
 SOURCES = ("labels", "dev", "audit")
 ASSIGN_AT_MOST = 50_000_000  # pairs that a one-to-one assignment takes into memory
 DECIMALS = 6  # of a threshold: what is printed is what is used
-
-
-@dataclass(frozen=True)
-class ListOptions:
-    """How matches are looked for and written."""
-
-    source: str | None = None  # what the threshold is chosen on; None is what fits
-    search: str = "exact"
-    one_to_one: bool = False
-    texts: bool = False
-    columns: bool = True  # the columns of the records, where the task has them
-    known: bool = True  # labelled matches stay in the list, labelled non-matches out of it
-    check_labels: int = 100  # asked for at most, to show that the list has the precision or recall wanted
-    confidence: float = 0.95  # of that
-    as_table: bool = False  # of groups: the collection's own rows and columns, then the group
-    grouped: bool = False  # the pairs inside the groups of `find_clusters`, not all above the threshold
 
 
 BEST_F1, DEFAULTS = Target(), ListOptions()
@@ -100,6 +86,7 @@ def find_matches(
         known = labelled_pairs(campaign, split) if options.known else known
         if check is not None and check.threshold is not None:
             point = _point(expected, check.threshold, options.known)
+            expected = replace(expected, basis=_checked_basis(check, expected))
     tally = _tally(campaign, round, ranking, expected, point, options)
     if tally is not None:
         tally.count(_bands(campaign, ranking, point.threshold, known.without(tally.drawn), target, options))
@@ -306,9 +293,9 @@ def _source(campaign: Campaign, split: Split, named: str | None) -> str:
     """What the threshold is chosen on. Labels speak of their own split, dev of the others."""
     splits, own, where = campaign.task.splits, campaign.settings.split, str(campaign.folder)
     if named is not None and named not in SOURCES:
-        if named == "test" or named in splits:
+        if named == TEST_SPLIT or named in splits:
             why = "only the dev split's truth may choose a threshold"
-            if named == "test":
+            if named == TEST_SPLIT:
                 why = "a threshold chosen on the split that is measured would flatter every figure after it"
             raise InputError(f"`source` {named}", why=why, remedy=f"Use {', '.join(SOURCES)}")
         raise InputError(f"unknown `source` {named!r}", remedy=nearest(named, SOURCES))
@@ -317,7 +304,7 @@ def _source(campaign: Campaign, split: Split, named: str | None) -> str:
         remedy = 'Use `source` "labels" or "audit"'
         raise InputError("there is no dev split with known matches", where=where, remedy=remedy)
     source = named or ("dev" if usable and split.name != own else "labels")
-    if source == "labels" and own == "test":
+    if source != "dev" and own == TEST_SPLIT:
         what, why = "the labels of this campaign are of the test split", "a threshold is never chosen on test"
         remedy = 'Use `source` "dev", or give `threshold` or `count`'
         raise InputError(what, where=where, why=why, remedy=remedy)
@@ -364,20 +351,31 @@ def _operating_point(
             guess = source == "labels" and target.kind != "f1" and options.check_labels > 0
             threshold = choose_threshold(expected.curve, target, or_best=guess).threshold
             few = expected.calibration is not None and not expected.calibration.calibrated
-            if target.kind == "f1" and source == "labels" and few:
-                threshold = _by_chosen_labels(campaign, round, ranking, known)
+            if target.kind == "f1" and source == "labels" and (few or split.name == TEST_SPLIT):
+                threshold, basis = _by_chosen_labels(campaign, round, ranking, known)
+                expected = replace(expected, basis=basis)
             threshold = float(np.floor(threshold * 10**DECIMALS) / 10**DECIMALS)
     if expected is None:
         return None, OperatingPoint(threshold, float("nan"), float("nan"))
     return expected, _point(expected, threshold, options.known)
 
 
-def _by_chosen_labels(campaign: Campaign, round: int, ranking: Ranking, known: Known) -> float:
-    """The threshold of best F1 by the chosen labels alone: few drawn ones bend their curve at random."""
+def _by_chosen_labels(campaign: Campaign, round: int, ranking: Ranking, known: Known) -> tuple[float, str]:
+    """The threshold of best F1 by the chosen labels alone, and what it rests on.
+
+    Few drawn ones bend their curve at random, and those of the test split choose no threshold.
+    """
     labelled = campaign.out_of_fold(round)
     if labelled.labels.all() or not labelled.labels.any():
-        return ranking.scorer.even_odds
-    return choose_threshold(from_labels(ranking, labelled, known).curve, BEST_F1).threshold
+        return ranking.scorer.even_odds, "even odds"
+    expected = from_labels(ranking, labelled, known)
+    return choose_threshold(expected.curve, BEST_F1).threshold, expected.basis
+
+
+def _checked_basis(check: Check, expected: ExpectedCurve) -> str:
+    """What a threshold rests on that a check chose: its labels, among the lists that others let expect."""
+    by = f", answered by {check.answered_by}" if check.answered_by else ""
+    return f"the {check.labels:,} labels of its check{by}, among lists by {expected.basis}"
 
 
 def _point(expected: ExpectedCurve, threshold: float, as_labelled: bool) -> OperatingPoint:

@@ -14,8 +14,8 @@ from pairsieve.tasks import Collection
 from pairsieve.tasks.joined import without_gaps
 
 if TYPE_CHECKING:
-    from pairsieve.matches.find import ListOptions
     from pairsieve.matches.listing import Known
+    from pairsieve.matches.options import ListOptions
     from pairsieve.matches.ranking import Ranking
     from pairsieve.scorer import ScoredSpace
 

@@ -45,10 +45,15 @@ class Target:
 
 
 def target_from(
-    precision: float | None, recall: float | None, count: int | None, threshold: float | None
+    precision: float | None,
+    recall: float | None,
+    count: int | None,
+    threshold: float | None,
+    f1: bool = False,
 ) -> Target:
-    """The one target among those given; the best F1 where none is."""
+    """The one target among those given; the best F1 where none is, or where `f1` asks for it."""
     given = {"precision": precision, "recall": recall, "count": count, "threshold": threshold}
+    given = {"f1": 0.0 if f1 else None, **given}
     named = [(kind, value) for kind, value in given.items() if value is not None]
     if len(named) > 1:
         what = " and ".join(f"`{kind}`" for kind, _ in named) + " together"

@@ -84,7 +84,7 @@ def open_served(folder: Path, wanted: Wanted) -> Served:
         raise InputError(what, where=str(folder), why=why if folder.is_dir() else "", remedy=remedy)
     if wanted.side not in (None, "left", "right"):
         why = "a pair has a left and a right"
-        raise InputError(f"side {wanted.side!r}", why=why, remedy="Give left or right")
+        raise InputError(f"`side={wanted.side!r}`", why=why, remedy="Give left or right")
     if is_campaign:
         return _open_campaign(folder, wanted)
     if wanted.round is not None:

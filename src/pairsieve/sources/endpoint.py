@@ -66,7 +66,7 @@ class Endpoint:
         least = {"concurrency": 1, "timeout_seconds": 0.001, "retries": 0, "pairs_per_request": 1}
         for name, low in {**least, "answer_tokens": 1, "first_wait_seconds": 0}.items():
             if not getattr(self, name) >= low:
-                raise InputError(f"{name} is {getattr(self, name)}", remedy=f"Give a number from {low:g}")
+                raise InputError(f"`{name}={getattr(self, name):g}`", remedy=f"Give a number from {low:g}")
 
     @property
     def address(self) -> str:
