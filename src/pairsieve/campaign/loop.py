@@ -1,4 +1,4 @@
-"""The rounds of a campaign: choose, ask, train, measure, advise. Running again is resuming.
+"""The rounds of a campaign: draw, choose, ask, answer, train, measure, advise. Running again is resuming.
 
 `next_step` reads the ledger and the figures and knows where the campaign is; there is no other state.
 Everything a step makes is an artifact under a key that names all it was made from, so what was finished
@@ -7,6 +7,7 @@ before a kill is found again, and a torn artifact is built again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +25,7 @@ from pairsieve.campaign.figures import read_sealed, round_line, settings_digest,
 from pairsieve.campaign.notebook import campaign_html
 from pairsieve.campaign.scoring import SplitScorer, Stopwatch
 from pairsieve.campaign.selecting import FIRST_PART, first_questions, selection_folder, selection_info
-from pairsieve.campaign.training import Labels, OutOfFold, Trainer
+from pairsieve.campaign.training import Labels, OutOfFold, Trained, Trainer
 from pairsieve.contracts import LabelSource, MapShards
 from pairsieve.errors import InputError, LedgerError, PairsieveError, SettingsError
 from pairsieve.files import locked
@@ -32,13 +33,14 @@ from pairsieve.ledger import Ledger, open_ledger
 from pairsieve.ledger.records import RoundCount
 from pairsieve.measure.figures import exact_figures
 from pairsieve.models import encoder_named, learner_named
-from pairsieve.pairs import Ids
 from pairsieve.progress import doing
 from pairsieve.scorer import ScoredSpace, Scorer
 from pairsieve.settings import CAMPAIGN_FILE, load_settings
 from pairsieve.sources import TruthSource
 from pairsieve.tasks import Split, Task, load_task
 from pairsieve.tasks.task import shared_pairs
+
+log = logging.getLogger("pairsieve")
 
 
 @dataclass(frozen=True)
@@ -157,45 +159,6 @@ class Campaign:
         settings = self.settings
         return settings.encoder, settings.max_length, settings.left_prefix, settings.right_prefix
 
-    def labels(self, round: int) -> Labels:
-        """The labels up to a round."""
-        ids, values = self.ledger.labels(through=round)
-        return Labels(ids, values, round)
-
-    # ── the scorer of a round, and what it makes of a split ─────────────────────────────────────
-
-    def scorer(self, round: int | None = None) -> Scorer:
-        """The scorer of a round (the latest): what every list, figure and answer of the campaign rests on."""
-        labels = self.labels(self.trained_round() if round is None else round)
-        if not labels.round:
-            return self.trainer.bi_encoder(labels)
-        return self.trainer.scorer(labels)
-
-    def out_of_fold(self, round: int | None = None) -> OutOfFold:
-        """The labelled pairs of a round (the latest) as models score them that did not see them."""
-        return self.trainer.out_of_fold(self.labels(self.trained_round() if round is None else round))
-
-    def score(self, split: Split, round: int | None = None, scorer: Scorer | None = None) -> ScoredSpace:
-        """A split scored by the scorer of a round (the latest), or by another form of it, such as plain."""
-        round = self.trained_round() if round is None else round
-        model = self.trainer.model_key(self.labels(round))
-        return self.trainer.scores.score(scorer or self.scorer(round), split, model)
-
-    def latest(self) -> int:
-        """The last round whose questions are all answered; 0 before the first."""
-        counts = self.ledger.counts()
-        done = [count.round for count in counts if not count.open]
-        part = questions.first_part_only(self.ledger, self.settings, counts)
-        return 0 if part else max(done, default=0)
-
-    def trained_round(self, purpose: str = "") -> int:
-        """The latest round with a model; before the first an error in words, such as no model "to audit"."""
-        round = self.latest()
-        if round == 0:
-            what = "no round is complete yet" + (f", so there is no model {purpose}" if purpose else "")
-            raise InputError(what, where=str(self.folder), remedy=f"pairsieve run {self.folder}")
-        return round
-
     # ── going on ────────────────────────────────────────────────────────────────────────────────
 
     def run(self, say: Callable[[str], None] = lambda message: None) -> Step:
@@ -213,12 +176,10 @@ class Campaign:
                 where = f"round {step.round} of {self.settings.schedule.rounds}"
                 if step.name == "choose":
                     with doing("choosing pairs", where, took):
-                        if step.round == 1:
-                            self._ask_first_part(say)
-                            self._ask(1, self.selection(1))
-                        else:
-                            self._draw(step.round)
-                            self._ask(step.round, self.selection(step.round, self._unaskable(None)))
+                        self._ask_first_part(say)
+                        trained = self._train(step.round - 1)  # found again, unless its files are gone
+                        self._draw(step.round, trained.scorer)
+                        self._ask(step.round, self._choose(step.round, trained))
                 elif step.name == "label":
                     self._answer(step.round)
                     if self.step().name == "label":
@@ -226,8 +187,10 @@ class Campaign:
                 elif step.name == "train":
                     self._watch.seconds.clear()
                     with doing("training and measuring", where, took):
-                        figures = self._measure(step.round)
+                        trained = self._train(step.round)
+                        figures = self._measure(step.round, trained.scorer)
                     say(round_line(figures))
+                    self._advise(step.round)
                 else:
                     return step
 
@@ -246,66 +209,30 @@ class Campaign:
                 return Step("stopped", before, reason=reason)
         return step
 
-    # ── one round: choose, ask, train, measure, advise ──────────────────────────────────────────
+    # ── one round: draw, choose, ask, answer, train, measure, advise ──────────────────────────────
 
-    def selection(self, round: int, unaskable: Ids | None = None) -> Path:
-        """The folder of the pairs chosen for a round, with what the model that chose them said before."""
-        if unaskable is None:
-            before = questions.asked_before_choice(self.ledger, round)
-            unaskable = np.union1d(self._unaskable(round - 1), before)
-        labels = self.labels(round - 1)
+    def _draw(self, round: int, scorer: Scorer) -> None:
+        """Ask the measuring share of a round, before its pairs are chosen: these are other ones."""
+        count = self.settings.measuring_labels(round)
+        if count and not self._is_drawn(round):
+            scored = self._scored_split(round - 1, scorer)
+            questions.draw_measuring(self.ledger, self.split, scored, round, count, self.settings.seed)
+
+    def _choose(self, round: int, trained: Trained) -> Path:
+        """The folder of the pairs chosen for a round, by what was trained on the labels before it."""
+        space, transitivity = self.split.space, self.settings.transitivity
+        unaskable = np.union1d(
+            questions.unaskable_pairs(self.ledger, space, transitivity, round - 1),
+            questions.asked_before_choice(self.ledger, round),
+        )
         shares = [
             (count.positives + 0.5) / (count.labelled + 1.0)
             for count in self.ledger.counts()
             if 1 < count.round < round and count.labelled
         ]
-        room = self.split.space.size - len(unaskable)
-        more = questions.not_spent(self.ledger, self.settings, room, round)
-        return selection_folder(self.trainer, labels, round, unaskable, shares, more)
-
-    def _ask_first_part(self, say: Callable[[str], None]) -> None:
-        """Ask the first pairs of a large table, for which nothing need be embedded, before the others."""
-        if self._counts() or (chosen := first_questions(self.trainer)) is None:
-            return
-        self.ledger.ask(1, chosen.ids, *self.split.keys(chosen.ids), chosen.why, FIRST_PART)
-        if not self.split.has_truth:
-            say(f"{len(chosen.ids):,} pairs are ready; the others of round 1 follow once texts are embedded")
-
-    def _draw(self, round: int) -> None:
-        """Ask the measuring share of a round, before its pairs are chosen: these are other ones."""
-        count = self.settings.measuring_labels(round)
-        if count and not self._is_drawn(round):
-            scored = self._scored_split(round - 1)
-            questions.draw_measuring(self.ledger, self.split, scored, round, count, self.settings.seed)
-
-    def _is_drawn(self, round: int) -> bool:
-        return bool(self.settings.measuring_labels(round)) and questions.is_drawn(self.ledger, round)
-
-    def _counts(self) -> list[RoundCount]:
-        """Where each round stands."""
-        measures = any(map(self.settings.measuring_labels, range(1, self.settings.schedule.rounds + 1)))
-        return questions.counts_with_measuring(self.ledger) if measures else self.ledger.counts()
-
-    def _scored_split(self, round: int) -> ScoredSplit:
-        scored = self.score(self.split, round)
-        return ScoredSplit(scored.scan, scored.scorer.uncalibrated, scored.scorer.even_odds)
-
-    def extend(self, labels: int) -> None:
-        """Plan at least so many labels more, in further rounds as the schedule goes on."""
-        settings = self.settings
-        rounds = settings.schedule.rounds
-        wanted = settings.schedule.budget() + labels
-        while settings.schedule.budget() < wanted:
-            rounds += 1
-            settings = replace(settings, schedule=replace(settings.schedule, rounds=rounds))
-        check_settings(settings, self.task)
-        save_accepted(self.folder, settings)
-        self.settings = settings
-        self.__dict__.pop("trainer", None)  # it holds the settings too
-
-    def _unaskable(self, through: int | None) -> Ids:
-        """Pairs that need not be asked: asked up to a round, or following from its labels."""
-        return questions.unaskable_pairs(self.ledger, self.split.space, self.settings.transitivity, through)
+        more = questions.not_spent(self.ledger, self.settings, space.size - len(unaskable), round)
+        labels = self.labels(round - 1)
+        return selection_folder(self.trainer, trained, labels, round, unaskable, shares, more)
 
     def _ask(self, round: int, selection: Path) -> None:
         """Write the questions of a round to the ledger."""
@@ -337,18 +264,17 @@ class Campaign:
             if len(batch := questions.open_measuring(self.ledger, round)):
                 self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
 
-    def sources(self) -> list[LabelSource]:
-        """Who answers, in turn: the truth, where the task has it; people and files have their own doors."""
-        return [TruthSource(self.split.space, self.split.positives)] if self.split.has_truth else []
+    def _train(self, round: int) -> Trained:
+        """What the labels up to a round make, trained or found again; of round 0, the encoder as it came.
 
-    def _measure(self, round: int) -> dict[str, Any]:
-        """Exact figures of a round's scorer over all pairs of each split measured, sealed in a file.
-
-        Trains on every label so far.
+        All training of a round is here: choosing and measuring take what it returns.
         """
+        return self.trainer.train(self.labels(round))
+
+    def _measure(self, round: int, scorer: Scorer) -> dict[str, Any]:
+        """Exact figures of a round's scorer over all pairs of each split measured, sealed in a file."""
         splits = [self.task.splits[name] for name in sorted(self.settings.measure_splits)]
         measurable = [split for split in splits if split.has_truth and len(split.positives)]
-        scorer = self.scorer(round)
         info = self._selection_info(round)
         measures: dict[str, dict[str, Any]] = {}
         for split in measurable:
@@ -378,15 +304,91 @@ class Campaign:
         }
         if self.settings.measuring_labels(round):
             with self._watch.timed("measure"):
-                own = self._scored_split(round)
+                own = self._scored_split(round, scorer)
                 row["estimated"] = questions.estimated_figures(self.ledger, own, round, self.settings.seed)
         write_sealed(self._round_file("round", round), row)
         return row
+
+    def _advise(self, round: int) -> None:
+        """Log what the figures up to a round say about going on; `step` stops by it where a rule says so."""
+        log.info("round %d: %s", round, self.advice(round, self.figures()).sentence)
+
+    # ── what a round needs ────────────────────────────────────────────────────────────────────────
+
+    def _ask_first_part(self, say: Callable[[str], None]) -> None:
+        """Ask the first pairs of a large table, for which nothing need be embedded, before the others."""
+        if self._counts() or (chosen := first_questions(self.trainer)) is None:
+            return
+        self.ledger.ask(1, chosen.ids, *self.split.keys(chosen.ids), chosen.why, FIRST_PART)
+        if not self.split.has_truth:
+            say(f"{len(chosen.ids):,} pairs are ready; the others of round 1 follow once texts are embedded")
+
+    def _is_drawn(self, round: int) -> bool:
+        return bool(self.settings.measuring_labels(round)) and questions.is_drawn(self.ledger, round)
+
+    def _counts(self) -> list[RoundCount]:
+        """Where each round stands."""
+        measures = any(map(self.settings.measuring_labels, range(1, self.settings.schedule.rounds + 1)))
+        return questions.counts_with_measuring(self.ledger) if measures else self.ledger.counts()
+
+    def _scored_split(self, round: int, scorer: Scorer) -> ScoredSplit:
+        """The asked split as draws and estimates see it."""
+        scored = self.score(self.split, round, scorer)
+        return ScoredSplit(scored.scan, scored.scorer.uncalibrated, scored.scorer.even_odds)
+
+    def sources(self) -> list[LabelSource]:
+        """Who answers, in turn: the truth, where the task has it; people and files have their own doors."""
+        return [TruthSource(self.split.space, self.split.positives)] if self.split.has_truth else []
+
+    def _selection_info(self, round: int) -> dict[str, Any]:
+        """How the pairs of a round were chosen; where its file is torn, they are chosen again to tell."""
+        info = read_sealed(self._round_file("selection", round))
+        if info is None:
+            info = selection_info(self._choose(round, self._train(round - 1)))
+            write_sealed(self._round_file("selection", round), info)
+        return info
 
     def advice(self, round: int, figures: dict[int, dict[str, Any]]) -> Advice:
         """What `figures` up to a measured round say about going on."""
         rows = [row for number, row in sorted(figures.items()) if number <= round]
         return advise(rows, replace(self.settings.schedule, rounds=round + 1).batches()[round])
+
+    # ── the scorer of a round, and what it makes of a split ─────────────────────────────────────
+
+    def labels(self, round: int) -> Labels:
+        """The labels up to a round."""
+        ids, values = self.ledger.labels(through=round)
+        return Labels(ids, values, round)
+
+    def scorer(self, round: int | None = None) -> Scorer:
+        """The scorer of a round (the latest): what every list, figure and answer of the campaign rests on."""
+        labels = self.labels(self.trained_round() if round is None else round)
+        return self.trainer.scorer(labels) if labels.round else self.trainer.pretrained()
+
+    def out_of_fold(self, round: int | None = None) -> OutOfFold:
+        """The labelled pairs of a round (the latest) as models score them that did not see them."""
+        return self.trainer.out_of_fold(self.labels(self.trained_round() if round is None else round))
+
+    def score(self, split: Split, round: int | None = None, scorer: Scorer | None = None) -> ScoredSpace:
+        """A split scored by the scorer of a round (the latest), or by another form of it, such as plain."""
+        round = self.trained_round() if round is None else round
+        model = self.trainer.model_key(self.labels(round))
+        return self.trainer.scores.score(scorer or self.scorer(round), split, model)
+
+    def latest(self) -> int:
+        """The last round whose questions are all answered; 0 before the first."""
+        counts = self.ledger.counts()
+        done = [count.round for count in counts if not count.open]
+        part = questions.first_part_only(self.ledger, self.settings, counts)
+        return 0 if part else max(done, default=0)
+
+    def trained_round(self, purpose: str = "") -> int:
+        """The latest round with a model; before the first an error in words, such as no model "to audit"."""
+        round = self.latest()
+        if round == 0:
+            what = "no round is complete yet" + (f", so there is no model {purpose}" if purpose else "")
+            raise InputError(what, where=str(self.folder), remedy=f"pairsieve run {self.folder}")
+        return round
 
     # ── what stands in the folder ───────────────────────────────────────────────────────────────
 
@@ -465,13 +467,18 @@ class Campaign:
             "rounds": rounds,
         }
 
-    def _selection_info(self, round: int) -> dict[str, Any]:
-        """How the pairs of a round were chosen; where its file is torn, they are chosen again to tell."""
-        info = read_sealed(self._round_file("selection", round))
-        if info is None:
-            info = selection_info(self.selection(round))
-            write_sealed(self._round_file("selection", round), info)
-        return info
-
     def _round_file(self, kind: str, round: int) -> Path:
         return self.folder / "rounds" / f"{kind}-{round:03d}.json"
+
+    def extend(self, labels: int) -> None:
+        """Plan at least so many labels more, in further rounds as the schedule goes on."""
+        settings = self.settings
+        rounds = settings.schedule.rounds
+        wanted = settings.schedule.budget() + labels
+        while settings.schedule.budget() < wanted:
+            rounds += 1
+            settings = replace(settings, schedule=replace(settings.schedule, rounds=rounds))
+        check_settings(settings, self.task)
+        save_accepted(self.folder, settings)
+        self.settings = settings
+        self.__dict__.pop("trainer", None)  # it holds the settings too

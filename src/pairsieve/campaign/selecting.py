@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.artifacts import array_digest, save_array
-from pairsieve.campaign.training import Labels, Trainer, correction_strengths
+from pairsieve.campaign.training import Labels, Trained, Trainer, correction_strengths
 from pairsieve.contracts import Selection, generator_for
 from pairsieve.errors import InputError, SettingsError
 from pairsieve.files import load_json
@@ -41,12 +41,17 @@ SearchOf = Callable[[bool], tuple[PairSearch, Scorer]]
 
 
 def selection_folder(
-    trainer: Trainer, labels: Labels, round: int, unaskable: Ids, shares: list[float], more: int = 0
+    trainer: Trainer,
+    trained: Trained,
+    labels: Labels,
+    round: int,
+    unaskable: Ids,
+    shares: list[float],
+    more: int = 0,
 ) -> Path:
-    """The folder of a round's pairs (`ids.npy`, `selection.json`), chosen by the scorer of `labels`.
+    """The folder of a round's pairs (`ids.npy`, `selection.json`), chosen by what was trained on `labels`.
 
-    Where they are not chosen yet, the scorer is trained first: a strategy only asks it. shares: of matches
-    in the batches of rounds 2 up to the last. more: pairs over those planned.
+    shares: of matches in the batches of rounds 2 up to the last. more: pairs over those planned.
     """
     settings = trainer.settings
     budget = chosen_labels(settings, round) + more
@@ -64,9 +69,7 @@ def selection_folder(
         "seed": settings.seed,
         "budget": budget,
     }
-    if trainer.store.find("selection", key) is None:
-        trainer.scorer(labels)
-    build = partial(_select, trainer, labels, round, budget, unaskable, shares)
+    build = partial(_select, trainer, trained, labels, round, budget, unaskable, shares)
     return trainer.store.get("selection", key, build)
 
 
@@ -103,6 +106,7 @@ def selection_info(folder: Path) -> dict[str, Any]:
 
 def _select(
     trainer: Trainer,
+    trained: Trained,
     labels: Labels,
     round: int,
     budget: int,
@@ -113,20 +117,22 @@ def _select(
     settings, began = trainer.settings, time.perf_counter()
     trainer.scores.watch.seconds.clear()
     strategy = _first_round(settings) if round == 1 else strategy_named(settings.strategy)
+    scorer, model = trained.scorer, trainer.model_key(labels)
+    # A whole encoder keeps its own head: see `_boundary`.
+    newest = scorer.bi_encoder() if trainer.learner.uses_frozen_rows else trained.bi_encoder
 
     def search_of(pretrained: bool) -> tuple[PairSearch, Scorer]:
         """The search by the newest bi-encoder, or by the encoder as it came."""
-        used = Labels(labels.ids[:0], labels.values[:0], 0) if pretrained else labels
-        own_head = pretrained or not trainer.learner.uses_frozen_rows  # of a whole encoder: see `_boundary`
-        scorer = trainer.bi_encoder(used) if own_head else trainer.scorer(used).bi_encoder()
-        return trainer.scores.search(scorer, trainer.model_key(used), used.round), scorer
+        if pretrained:
+            before = trainer.pretrained()
+            return trainer.scores.search(before, "", 0), before
+        return trainer.scores.search(newest, model, labels.round), newest
 
     def reranked() -> ScoredPairs | None:
         """The candidates with the scorer's log-odds; None where it has no re-ranker."""
-        scorer = trainer.scorer(labels)
         if scorer.reranker is None:
             return None
-        scored = trainer.scores.score(scorer, trainer.split, trainer.model_key(labels))
+        scored = trainer.scores.score(scorer, trainer.split, model)
         log_odds = scorer.log_odds(scored.scan.scores(scored.candidates))
         return ScoredPairs(scored.candidates, log_odds.astype(np.float32))
 
@@ -135,8 +141,7 @@ def _select(
         known = labels.ids[labels.values]
         if not trainer.split.space.symmetric or settings.search in INDEXES or not labels.round:
             return known[:0]
-        scorer = trainer.scorer(labels)
-        scan = trainer.scores.score(scorer, trainer.split, trainer.model_key(labels)).scan
+        scan = trainer.scores.score(scorer, trainer.split, model).scan
         lowest = float(np.float32(scorer.score_of(SURE)))
         if scan.count_reaching(np.array([lowest], np.float32))[0] > SURE_A_TEXT * len(trainer.split.left):
             return known
