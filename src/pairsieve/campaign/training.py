@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,20 @@ class Trained:
     bi_encoder: Scorer
     tried: dict[str, float]
     out_of_fold: NDArray[np.float64] | None
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """Average precision of the labelled pairs before and after training on what the re-ranker is sure of."""
+
+    out: Path
+    pairs: int  # that the re-ranker is sure of
+    before: float
+    after: float
+    kept: bool  # whether `out` was written
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"out": str(self.out)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,7 +370,7 @@ class Trainer:
 
     # ── back into one encoder ───────────────────────────────────────────────────────────────────
 
-    def distil(self, labels: Labels, out: Path, sure: float = 0.95) -> dict[str, Any]:
+    def distil(self, labels: Labels, out: Path, sure: float = 0.95) -> Distilled:
         """Train the bi-encoder again on what the re-ranker is sure of; kept in `out` where it ranks better.
 
         Candidates with a probability above `sure` or below 1 - `sure` join the labels. Judged by the average
@@ -374,8 +388,8 @@ class Trainer:
         also = scored.candidates[wanted], chance[wanted] >= sure
         before = average_precision(self._out_of_fold(labels).log_odds, labels.values)
         after = average_precision(self._out_of_fold(labels, also).log_odds, labels.values)
-        result = {"pairs": len(also[0]), "before": before, "after": after, "kept": after > before}
-        if after > before:
+        result = Distilled(out, len(also[0]), before, after, kept=after > before)
+        if result.kept:
             ids, values = (np.concatenate(both) for both in zip((labels.ids, labels.values), also))
             rng = generator_for(self.settings.seed, labels.round, "distilled")
             texts = self.split.left.texts, self.split.right.texts
