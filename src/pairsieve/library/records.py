@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pairsieve.audit.estimate import Limits
+    from pairsieve.campaign.audits import AuditFigures
     from pairsieve.matches.figures import ClusterFigures, MatchFigures
     from pairsieve.report.facts import Missing
 
@@ -268,18 +269,28 @@ class Audit:
     recall: Estimate | None
     average_precision: Estimate | None
     positives: Estimate | None  # matches within reach: see `pairsieve.audit.estimate`
-    _json: dict[str, Any] = field(repr=False)
+    figures: AuditFigures = field(repr=False)  # with limits and strata
 
     @staticmethod
-    def of(figures: dict[str, Any]) -> Audit:
-        about = figures["state"], figures["split"], figures["waiting"], figures.get("threshold")
-        names = ("precision", "recall", "average_precision", "positives")
-        precision, recall, average_precision, positives = (_estimate(figures, name) for name in names)
-        return Audit(*about, precision, recall, average_precision, positives, figures)
+    def of(figures: AuditFigures) -> Audit:
+        found = figures.result
+        if found is None:
+            return Audit("waiting", figures.split, figures.waiting, None, None, None, None, None, figures)
+        return Audit(
+            state="audited",
+            split=figures.split,
+            waiting=0,
+            threshold=found.threshold,
+            precision=_estimated(found.precision),
+            recall=_estimated(found.recall),
+            average_precision=_estimated(found.average_precision),
+            positives=_estimated(found.positives),
+            figures=figures,
+        )
 
     def as_json(self) -> dict[str, Any]:
         """As `pairsieve audit --json` prints it."""
-        return self._json
+        return self.figures.as_json()
 
 
 @dataclass(frozen=True)
@@ -307,7 +318,11 @@ class WrittenTable:
         chosen = self.figures.threshold
         if chosen is None:
             raise self._not_written()
-        return OperatingPoint(chosen.point.threshold, _value(chosen.precision), _value(chosen.recall))
+        precision, recall = (
+            each if isinstance(each, float) else _estimated(each)
+            for each in (chosen.precision, chosen.recall)
+        )
+        return OperatingPoint(chosen.point.threshold, precision, recall)
 
     def as_json(self) -> dict[str, Any]:
         """As the command prints it with --json."""
@@ -410,9 +425,9 @@ class Report(Record):
         return {"report": figures.pop("page"), **figures}
 
 
-def _value(figure: Estimate | Limits | float | None) -> Estimate | float | None:
-    """None of a figure that has limits alone."""
-    return figure if isinstance(figure, Estimate | float) else None
+def _estimated(figure: Estimate | Limits | float | None) -> Estimate | None:
+    """None of a figure that has limits alone, or no interval."""
+    return figure if isinstance(figure, Estimate) else None
 
 
 def _cell(value: Any) -> str:
