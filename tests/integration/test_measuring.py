@@ -73,14 +73,14 @@ def test_a_run_stopped_between_drawing_and_choosing_asks_the_same(
 ):
     task = measured.folder.parent / "task"
     stopped = campaign_that_measures(tmp_path / "stopped", task, tiny_encoder)
-    choose = Campaign.selection
+    choose = Campaign._choose
 
-    def interrupted(self, round, unaskable=None):
-        if round == 2 and unaskable is not None:
+    def interrupted(self, round, trained):
+        if round == 2:
             raise KeyboardInterrupt
-        return choose(self, round, unaskable)
+        return choose(self, round, trained)
 
-    monkeypatch.setattr(Campaign, "selection", interrupted)
+    monkeypatch.setattr(Campaign, "_choose", interrupted)
     with pytest.raises(KeyboardInterrupt):
         stopped.run()
     monkeypatch.undo()

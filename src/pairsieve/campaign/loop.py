@@ -21,10 +21,23 @@ from pairsieve.artifacts import ArtifactStore, labels_digest, load_array
 from pairsieve.audit.run import ScoredSplit
 from pairsieve.campaign import questions
 from pairsieve.campaign.creating import accepted_changes, check_settings, save_accepted, seal_settings
-from pairsieve.campaign.figures import read_sealed, round_line, settings_digest, write_sealed
+from pairsieve.campaign.figures import (
+    RoundFigures,
+    SplitFigures,
+    read_sealed,
+    round_line,
+    settings_digest,
+    write_sealed,
+)
 from pairsieve.campaign.notebook import campaign_html
 from pairsieve.campaign.scoring import SplitScorer, Stopwatch
-from pairsieve.campaign.selecting import FIRST_PART, first_questions, selection_folder, selection_info
+from pairsieve.campaign.selecting import (
+    FIRST_PART,
+    SelectionInfo,
+    first_questions,
+    selection_folder,
+    selection_info,
+)
 from pairsieve.campaign.training import Labels, OutOfFold, Trained, Trainer
 from pairsieve.contracts import LabelSource, MapShards
 from pairsieve.errors import InputError, LedgerError, PairsieveError, SettingsError
@@ -238,10 +251,10 @@ class Campaign:
         """Write the questions of a round to the ledger."""
         info = selection_info(selection)
         ids = load_array(selection / "ids.npy")
-        chance = load_array(selection / "chance.npy") if info["has_chance"] else None
+        chance = load_array(selection / "chance.npy") if info.has_chance else None
         # Before the questions: once they are asked, a resumed run does not come by here again.
-        write_sealed(self._round_file("selection", round), info)
-        self.ledger.ask(round, ids, *self.split.keys(ids), info["why"], info["strategy"], chance)
+        write_sealed(self._round_file("selection", round), info.as_json())
+        self.ledger.ask(round, ids, *self.split.keys(ids), info.why, info.strategy, chance)
         splits = [self.task.splits[name] for name in (self.settings.split, *self.settings.measure_splits)]
         if round > 1:
             self.trainer.scores.forget_rows(self.trainer.model_key(self.labels(round - 1)), splits)
@@ -271,43 +284,44 @@ class Campaign:
         """
         return self.trainer.train(self.labels(round))
 
-    def _measure(self, round: int, scorer: Scorer) -> dict[str, Any]:
+    def _measure(self, round: int, scorer: Scorer) -> RoundFigures:
         """Exact figures of a round's scorer over all pairs of each split measured, sealed in a file."""
-        splits = [self.task.splits[name] for name in sorted(self.settings.measure_splits)]
-        measurable = [split for split in splits if split.has_truth and len(split.positives)]
-        info = self._selection_info(round)
-        measures: dict[str, dict[str, Any]] = {}
-        for split in measurable:
-            scored = self.score(split, round, scorer)
-            with self._watch.timed("measure"):
-                found, _ = exact_figures(scored.scan, split.positives, split.stated_negatives)
-            measures[split.name] = {**found.as_json(), "held_out": not shared_pairs(self.split, split)}
+        chosen, measures = self._selection_info(round), dict[str, SplitFigures]()
+        for split in (self.task.splits[name] for name in sorted(self.settings.measure_splits)):
+            if split.has_truth and len(split.positives):
+                scored = self.score(split, round, scorer)
+                with self._watch.timed("measure"):
+                    found, _ = exact_figures(scored.scan, split.positives, split.stated_negatives)
+                measures[split.name] = SplitFigures(found, not shared_pairs(self.split, split))
         counts = [count for count in self._counts() if count.round <= round]
-        seconds: dict[str, float] = {"embed": 0.0, **info["seconds"]}
+        seconds: dict[str, float] = {"embed": 0.0, **chosen.seconds}
         for phase, spent in self._watch.seconds.items():
             seconds[phase] = seconds.get(phase, 0.0) + spent
-        first: dict[str, Any] = next(iter(measures.values()), {})
-        row: dict[str, Any] = {
-            "round": round,
-            "labels": sum(count.labelled for count in counts),
-            "positives": sum(count.positives for count in counts),
-            "batch": {"labels": counts[-1].labelled, "positives": counts[-1].positives},
-            **{k: first[k] for k in ("average_precision", "precision_at_recall", "best_f1") if k in first},
-            "measures": measures,
-            "head": {"weight": scorer.weight, "bias": scorer.bias},
-            "threshold": scorer.even_odds,
-            "scorer": scorer.fingerprint,
-            "reranked": scorer.reranker is not None,
-            "search": info["search"],
-            "basis": {"labels": self._labels_digest(round), "settings": self._settings_digest},
-            "seconds": {phase: float(np.round(spent, 3)) for phase, spent in seconds.items()},
-        }
-        if self.settings.measuring_labels(round):
-            with self._watch.timed("measure"):
-                own = self._scored_split(round, scorer)
-                row["estimated"] = questions.estimated_figures(self.ledger, own, round, self.settings.seed)
-        write_sealed(self._round_file("round", round), row)
-        return row
+        estimated, measuring = None, bool(self.settings.measuring_labels(round))
+        if measuring:
+            own = self._scored_split(round, scorer)
+            estimated = questions.estimated_figures(self.ledger, own, round, self.settings.seed)
+        figures = RoundFigures(
+            round=round,
+            labels=sum(count.labelled for count in counts),
+            positives=sum(count.positives for count in counts),
+            batch_labels=counts[-1].labelled,
+            batch_positives=counts[-1].positives,
+            measures=measures,
+            weight=scorer.weight,
+            bias=scorer.bias,
+            threshold=scorer.even_odds,
+            scorer=scorer.fingerprint,
+            reranked=scorer.reranker is not None,
+            search=chosen.search,
+            labels_digest=self._labels_digest(round),
+            settings_digest=self._settings_digest,
+            seconds={phase: float(np.round(spent, 3)) for phase, spent in seconds.items()},
+            measuring=measuring,
+            estimated=estimated,
+        )
+        write_sealed(self._round_file("round", round), figures.as_json())
+        return figures
 
     def _advise(self, round: int) -> None:
         """Log what the figures up to a round say about going on; `step` stops by it where a rule says so."""
@@ -340,12 +354,12 @@ class Campaign:
         """Who answers, in turn: the truth, where the task has it; people and files have their own doors."""
         return [TruthSource(self.split.space, self.split.positives)] if self.split.has_truth else []
 
-    def _selection_info(self, round: int) -> dict[str, Any]:
+    def _selection_info(self, round: int) -> SelectionInfo:
         """How the pairs of a round were chosen; where its file is torn, they are chosen again to tell."""
-        info = read_sealed(self._round_file("selection", round))
-        if info is None:
-            info = selection_info(self._choose(round, self._train(round - 1)))
-            write_sealed(self._round_file("selection", round), info)
+        if row := read_sealed(self._round_file("selection", round)):
+            return SelectionInfo.of(row)
+        info = selection_info(self._choose(round, self._train(round - 1)))
+        write_sealed(self._round_file("selection", round), info.as_json())
         return info
 
     def advice(self, round: int, figures: dict[int, dict[str, Any]]) -> Advice:
@@ -393,7 +407,7 @@ class Campaign:
     # ── what stands in the folder ───────────────────────────────────────────────────────────────
 
     def figures(self) -> dict[int, dict[str, Any]]:
-        """The figures of each measured round; a torn or altered file counts as not measured."""
+        """`RoundFigures.as_json` of each measured round; a torn or altered file counts as not measured."""
         read = (read_sealed(path) for path in sorted((self.folder / "rounds").glob("round-*.json")))
         return {row["round"]: row for row in read if row is not None}
 

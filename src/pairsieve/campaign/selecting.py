@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.artifacts import array_digest, save_array
+from pairsieve.campaign.figures import Searched
 from pairsieve.campaign.training import Labels, Trained, Trainer, correction_strengths
-from pairsieve.contracts import Selection, generator_for
+from pairsieve.contracts import Estimate, Selection, generator_for
 from pairsieve.errors import InputError, SettingsError
 from pairsieve.files import load_json
 from pairsieve.pairs import Ids, PairSpace, ScoredPairs, is_member
@@ -38,6 +39,29 @@ FIRST_SHARE, MOST_FIRST = 4, 10  # one in so many labels of round 1, and at most
 FIRST_PART, FIRST_WHY = "spread, lexical", "spread over lexical ranks"  # the ledger's words for them
 
 SearchOf = Callable[[bool], tuple[PairSearch, Scorer]]
+
+
+@dataclass(frozen=True)
+class SelectionInfo:
+    """How the pairs of a round were chosen."""
+
+    why: str
+    strategy: str
+    has_chance: bool  # whether each had a known chance of being drawn
+    search: Searched | None
+    seconds: Mapping[str, float]  # by phase
+
+    @staticmethod
+    def of(row: Mapping[str, Any]) -> SelectionInfo:
+        """What `as_json` gave."""
+        search = row["search"]
+        if search is not None:
+            recall = search["recall"]
+            search = Searched(search["method"], None if recall is None else Estimate(**recall))
+        return SelectionInfo(row["why"], row["strategy"], row["has_chance"], search, row["seconds"])
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 def selection_folder(
@@ -99,9 +123,9 @@ def _first_round(settings: CampaignSettings) -> Named:
     return strategy_named(settings.first_strategy) if strategy.needs_model else strategy
 
 
-def selection_info(folder: Path) -> dict[str, Any]:
+def selection_info(folder: Path) -> SelectionInfo:
     """How the pairs in a selection's folder were chosen."""
-    return load_json(folder / "selection.json")
+    return SelectionInfo.of(load_json(folder / "selection.json"))
 
 
 def _select(
@@ -172,14 +196,14 @@ def _select(
     save_array(folder / "ids.npy", chosen.ids)
     if chosen.inclusion_probability is not None:
         save_array(folder / "chance.npy", chosen.inclusion_probability)
-    info = {
-        "why": chosen.why,
-        "strategy": strategy.name,
-        "has_chance": chosen.inclusion_probability is not None,
-        "search": view.searched,
-        "seconds": {"embed": embed, "select": time.perf_counter() - began - embed},
-    }
-    (folder / "selection.json").write_text(json.dumps(info))
+    info = SelectionInfo(
+        why=chosen.why,
+        strategy=strategy.name,
+        has_chance=chosen.inclusion_probability is not None,
+        search=view.searched,
+        seconds={"embed": embed, "select": time.perf_counter() - began - embed},
+    )
+    (folder / "selection.json").write_text(json.dumps(info.as_json()))
 
 
 def chosen_labels(settings: CampaignSettings, round: int) -> int:
@@ -242,7 +266,7 @@ class View:
         self.margin = margin
         self.labels = np.empty(0, bool) if labels is None else labels
         self._numbers: tuple[Ids, Ids] | None = None
-        self.searched: dict[str, Any] | None = None  # how the last search was made, and its recall
+        self.searched: Searched | None = None  # how the last search was made
         self._searches: dict[bool, tuple[PairSearch, Scorer]] = {}
 
     @property
@@ -256,7 +280,7 @@ class View:
         reranked = self._reranked() if self.round > 1 else None
         if reranked is not None:
             found = reranked.without(self.asked).closest(logit, count)
-            self.searched = {"method": f"re-ranker over {len(reranked):,} candidates", "recall": None}
+            self.searched = Searched(f"re-ranker over {len(reranked):,} candidates", None)
             if len(found) >= (count if fewest is None else fewest):
                 return found
         search, scorer = self._search(self.round == 1)
@@ -271,7 +295,7 @@ class View:
         for one in [search] if lexical is None else [search, lexical]:
             best = one.best(count, self.asked, fewest=0)
             if not found:
-                self.searched = {"method": best.method, "recall": best.recall.as_json()}
+                self.searched = Searched(best.method, best.recall)
             found.append(best.pairs.ids[np.argsort(-best.pairs.scores, kind="stable")])
         return found
 
@@ -316,6 +340,6 @@ class View:
         return self._log_odds(search.best(count, self.asked), scorer)
 
     def _log_odds(self, found: Found, scorer: Scorer) -> ScoredPairs:
-        self.searched = {"method": found.method, "recall": found.recall.as_json()}
+        self.searched = Searched(found.method, found.recall)
         log_odds = scorer.log_odds(found.pairs.scores)
         return replace(found.pairs, scores=log_odds.astype(np.float32))
