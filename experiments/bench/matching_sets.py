@@ -91,19 +91,21 @@ def one_set(args: argparse.Namespace, source: Path, seed: int) -> list[dict[str,
         scored.settings = replace(scored.settings, reranker=reranker)
         out = folder / f"{name.replace(' ', '-')}.csv"
         found = find_matches(scored, split_named(scored, "all"), out, options=options)
-        truth = found["truth"]
+        assert found.written is not None and found.written.truth is not None
+        truth = found.written.truth
+        listed = truth.listed.as_json()
         rows.append(
             {
                 "set": source.name,
                 "seed": seed,
                 "way": name,
-                "reranked": found["scorer"]["reranked"],
+                "reranked": found.ranked.reranked,
                 "labels": bought["labels"],
                 "positives": bought["positives"],
-                "average_precision": truth["average_precision"],
-                **{figure: truth["list"].get(figure, 0.0) for figure in ("precision", "recall", "f1")},
-                "unasked_f1": unasked_f1(campaign, Path(found["out"])),
-                "best_f1": truth["best_f1"]["value"],
+                "average_precision": truth.average_precision,
+                **{figure: listed.get(figure, 0.0) for figure in ("precision", "recall", "f1")},
+                "unasked_f1": unasked_f1(campaign, out),
+                "best_f1": truth.best_f1.value,
                 "campaign_seconds": seconds,
                 "match_seconds": time.perf_counter() - began,
             }

@@ -63,7 +63,7 @@ def table_of(campaign: Campaign, split_name: str | None, curve: Calibration | No
     scored = campaign.score(split, round)
     known = np.sort(labelled_pairs(campaign, split).ids)
     scorer = replace(scored.scorer, calibration=curve)
-    return reliability_over_all(scorer, scored.scan, split.positives, known)
+    return [each.as_json() for each in reliability_over_all(scorer, scored.scan, split.positives, known)]
 
 
 def served_table(campaign: KeptCampaign, split_name: str, count: int = 50) -> list[dict[str, float]]:
@@ -88,7 +88,8 @@ def served_table(campaign: KeptCampaign, split_name: str, count: int = 50) -> li
     ids = np.array(sorted(found), np.int64)
     ids = ids[~is_member(ids, np.sort(known))]
     stated = np.array([found[each] for each in ids.tolist()])
-    return reliability(stated, np.ones(len(ids)), is_member(ids, split.positives))
+    found_bins = reliability(stated, np.ones(len(ids)), is_member(ids, split.positives))
+    return [each.as_json() for each in found_bins]
 
 
 def worst(rows: list[dict[str, float]]) -> float | None:

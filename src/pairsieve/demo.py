@@ -8,8 +8,8 @@ answered as a person would answer, so that nothing but the labels can help them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,39 @@ SIZES = {2: 0.25, 3: 0.15, 5: 0.12, 10: 0.1, 25: 0.08}  # of groups: share of th
 ROUGHNESS = Roughness(identical=0.25, typo=0.3, abbreviated=0.4, missing=0.2, near_misses=0.35)
 
 
+@dataclass(frozen=True)
+class DemoRound:
+    """Labels so far, AP over all pairs, and figures of the list: of 0 pairs where there is none."""
+
+    labels: int
+    positives: int
+    average_precision: float
+    listed: int = 0
+    precision: float | None = None
+    recall: float = 0.0
+    f1: float = 0.0
+
+
+@dataclass(frozen=True)
+class DemoFigures:
+    """What the demo shows: the same number of labels chosen in several ways."""
+
+    texts: int
+    pairs: int
+    positives: int
+    choices: Mapping[str, Sequence[DemoRound]]  # before any label, and after each round
+    matches_file: Path
+    plot: Path
+
+    def as_json(self) -> dict[str, Any]:
+        choices = {name: [asdict(each) for each in rounds] for name, rounds in self.choices.items()}
+        files = {"matches_file": str(self.matches_file), "plot": str(self.plot)}
+        return {**vars(self), "choices": choices, **files}
+
+
 def run_demo(
     out: Path, records: int, labels: int, seed: int, say: Callable[[str], None], **shared: Any
-) -> dict[str, Any]:
+) -> DemoFigures:
     """Write the table, run the campaigns, write the plot and the matches; returns what the table shows.
 
     shared: settings of all three campaigns, such as another encoder. In the folder of an earlier run with the
@@ -53,7 +83,7 @@ def run_demo(
     split = load_task(out / "task").splits["all"]
     one_in = split.space.size / len(split.positives)
     say(f"{records:,} synthetic citations: {split.space.size:,} pairs, one in {one_in:,.0f} matches.")
-    runs: dict[str, list[dict[str, Any]]] = {}
+    runs: dict[str, list[DemoRound]] = {}
     for name, settings in CHOICES.items():
         folder = out / name.replace(" ", "-")
         if (folder / "campaign.toml").exists():
@@ -63,19 +93,20 @@ def run_demo(
                 folder, out / "table", labels=labels, seed=seed, cache=out / "cache", **shared, **settings
             )
         say(f"{name}: {campaign.settings.schedule.budget():,} labels")
-        runs[name] = kept["choices"].setdefault(name, [])  # figures of earlier rounds, where this run goes on
-        keep = partial(write_json, out / DEMO_FILE, kept)
+        before = kept["choices"].get(name, [])  # figures of earlier rounds, where this run goes on
+        runs[name] = [DemoRound(**each) for each in before]
+
+        def keep(name: str = name) -> None:
+            kept["choices"][name] = [asdict(each) for each in runs[name]]
+            write_json(out / DEMO_FILE, kept)
+
         _answered(campaign, split, out / f"{folder.name}.csv", runs[name], keep, say)
     title = f"{split.space.size:,} pairs of synthetic citations, one in {one_in:,.0f} matches"
-    learning_curves(runs, out / "learning-curves.png", title, right=("f1", "F1 of the list of matches"))
-    return {
-        "texts": records,
-        "pairs": split.space.size,
-        "positives": len(split.positives),
-        "choices": runs,
-        "matches_file": str(out / f"{DEFAULTS}.csv"),
-        "plot": str(out / "learning-curves.png"),
-    }
+    curves = {name: [vars(each) for each in rounds] for name, rounds in runs.items()}
+    plot = out / "learning-curves.png"
+    learning_curves(curves, plot, title, right=("f1", "F1 of the list of matches"))
+    matches = len(split.positives)
+    return DemoFigures(records, split.space.size, matches, runs, out / f"{DEFAULTS}.csv", plot)
 
 
 def _kept(out: Path, options: dict[str, Any]) -> dict[str, Any]:
@@ -110,7 +141,7 @@ def _answered(
     campaign: Campaign,
     truth: Split,
     out: Path,
-    rows: list[dict[str, Any]],
+    rows: list[DemoRound],
     keep: Callable[[], None],
     say: Callable[[str], None],
 ) -> None:
@@ -131,65 +162,61 @@ def _answered(
         answer_questions(campaign, {pair: pair in matches for pair in asked}, who="demo")
 
 
-def _figures(campaign: Campaign, truth: Split, matches: set[tuple[str, str]], out: Path) -> dict[str, Any]:
-    """Labels so far, AP over all pairs, and precision, recall and F1 of the list (0 without one)."""
+def _figures(campaign: Campaign, truth: Split, matches: set[tuple[str, str]], out: Path) -> DemoRound:
+    """Labels so far, AP over all pairs, and precision, recall and F1 of the list."""
     rounds = campaign.status()["rounds"]
-    round = campaign.latest()
-    scan = campaign.score(campaign.split, round).scan
+    labels, positives = (rounds[-1]["labels"], rounds[-1]["positives"]) if rounds else (0, 0)
+    scan = campaign.score(campaign.split, campaign.latest()).scan
     figures, _ = exact_figures(scan, truth.positives, truth.stated_negatives)
-    row: dict[str, Any] = {
-        "labels": rounds[-1]["labels"] if rounds else 0,
-        "positives": rounds[-1]["positives"] if rounds else 0,
-        "average_precision": figures.as_json()["average_precision"]["value"],
-        "listed": 0,
-        "precision": None,
-        "recall": 0.0,
-        "f1": 0.0,
-    }
-    if not round:
-        return row
+    without_list = DemoRound(labels, positives, figures.average_precision.value)
+    if not campaign.latest():
+        return without_list
     try:
         found = find_matches(campaign, out)
     except PairsieveError:  # labels of one kind only: no threshold can be chosen
-        return row
+        return without_list
     listed = {(each["left"], each["right"]) for each in found}
     hits = len(listed & matches)
-    row |= {"listed": len(listed), "precision": hits / len(listed) if listed else None}
-    return row | {"recall": hits / len(matches), "f1": 2 * hits / (len(listed) + len(matches))}
+    return replace(
+        without_list,
+        listed=len(listed),
+        precision=hits / len(listed) if listed else None,
+        recall=hits / len(matches),
+        f1=2 * hits / (len(listed) + len(matches)),
+    )
 
 
-def demo_table(result: dict[str, Any]) -> str:
+def demo_table(result: DemoFigures) -> str:
     """The result for a person."""
-    one_in = result["pairs"] / result["positives"]
-    runs: dict[str, list[dict[str, Any]]] = result["choices"]
+    one_in, runs = result.pairs / result.positives, result.choices
     names = list(runs)
     head = "".join(f"{name:>18}" for name in names)
     lines = [
-        f"{result['pairs']:,} pairs, one in {one_in:,.0f} matches. Figures are exact, over all pairs.",
+        f"{result.pairs:,} pairs, one in {one_in:,.0f} matches. Figures are exact, over all pairs.",
         "",
         f"{'':>8}{head}",
         f"{'labels':>8}" + f"{'AP':>11}{'F1':>7}" * len(names),
     ]
     for rows in zip(*runs.values()):
-        cells = "".join(f"{row['average_precision']:>11.3f}{_f1(row):>7}" for row in rows)
-        lines.append(f"{rows[0]['labels']:>8,}{cells}")
-    found = ", ".join(f"{rows[-1]['positives']:,} with {name}" for name, rows in runs.items())
+        cells = "".join(f"{row.average_precision:>11.3f}{_f1(row):>7}" for row in rows)
+        lines.append(f"{rows[0].labels:>8,}{cells}")
+    found = ", ".join(f"{rows[-1].positives:,} with {name}" for name, rows in runs.items())
     last = runs[DEFAULTS][-1]
     return "\n".join(
         [
             *lines,
             "",
-            f"Matches among {last['labels']:,} labels: {found}.",
-            f"AP and F1 against labels: {result['plot']}",
-            f"The list of {last['listed']:,} matches: {result['matches_file']}",
+            f"Matches among {last.labels:,} labels: {found}.",
+            f"AP and F1 against labels: {result.plot}",
+            f"The list of {last.listed:,} matches: {result.matches_file}",
         ]
     )
 
 
-def _f1(row: dict[str, Any]) -> str:
-    return f"{row['f1']:.3f}" if row["listed"] else "-"
+def _f1(row: DemoRound) -> str:
+    return f"{row.f1:.3f}" if row.listed else "-"
 
 
-def _line(row: dict[str, Any]) -> str:
-    figures = f"{row['positives']:,} of them matches, AP {row['average_precision']:.3f}, F1 {_f1(row)}"
-    return f"  {row['labels']:,} labels, {figures}"
+def _line(row: DemoRound) -> str:
+    figures = f"{row.positives:,} of them matches, AP {row.average_precision:.3f}, F1 {_f1(row)}"
+    return f"  {row.labels:,} labels, {figures}"

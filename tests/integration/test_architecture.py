@@ -104,7 +104,8 @@ def test_the_walk_is_what_a_traced_round_runs(traced):
     models = next(at for at, row in enumerate(rows) if "models" in row)
     above = set.union(*rows[:models])
     ran = {path for path in traced if path.removesuffix(".py").split("/")[0] in above}
-    assert ran == set(walked_files()), "bring the walk of ARCHITECTURE.md up to date"
+    after_the_figure = {"advice.py"}  # traced after round 1; the page names it below the walk
+    assert ran == set(walked_files()) | after_the_figure, "bring the walk of ARCHITECTURE.md up to date"
 
 
 def test_the_walk_is_short():

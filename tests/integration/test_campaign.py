@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 
 from pairsieve import export_model
 from pairsieve.campaign import Campaign, Step, create_campaign, next_step, round_line
-from pairsieve.contracts import Answer
+from pairsieve.campaign.figures import RoundFigures, SplitFigures
+from pairsieve.contracts import Answer, Estimate
 from pairsieve.errors import InputError, PoolExhausted, SettingsError
 from pairsieve.files import locked
 from pairsieve.ledger import RoundCount
 from pairsieve.measure.curve import curve_from_scores, measure_exactly
+from pairsieve.measure.figures import F1Figure, Figures
 from pairsieve.models.head import fit_head
 from pairsieve.pairs import ScoredPairs, is_member, pair_rows
 from pairsieve.search import INDEXES
@@ -47,10 +50,14 @@ def test_where_a_campaign_stands() -> None:
 
 
 def test_a_round_in_one_line() -> None:
-    row = {"round": 2, "labels": 5120, "positives": 311, "seconds": {"train": 1.25, "embed": 2.25}}
-    assert round_line(row) == "round 2: 5,120 labels, 311 positives (3.5 s)"
-    row |= {"average_precision": {"value": 0.26789}, "measures": {"dev": {}}}
-    assert round_line(row) == "round 2: 5,120 labels, 311 positives, dev AP 0.2679 (3.5 s)"
+    about = {field.name: None for field in fields(RoundFigures)}
+    about |= {"round": 2, "labels": 5120, "positives": 311, "seconds": {"train": 1.25, "embed": 2.25}}
+    found = RoundFigures(**about | {"measures": {}})
+    assert round_line(found) == "round 2: 5,120 labels, 311 positives (3.5 s)"
+    ap = Estimate.exact(0.26789, 10)
+    on_dev = SplitFigures(Figures(10, 2, "exact", ap, {}, F1Figure(0.5, 0.1)), held_out=True)
+    found = replace(found, measures={"dev": on_dev})
+    assert round_line(found) == "round 2: 5,120 labels, 311 positives, dev AP 0.2679 (3.5 s)"
 
 
 # ── strategies and searches ─────────────────────────────────────────────────────────────────────────

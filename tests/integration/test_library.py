@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -341,7 +342,7 @@ def test_where_a_campaign_stands_is_told_in_words(state, words):
 def test_a_list_shows_its_first_rows_and_no_text_of_it_is_markup(tmp_path):
     lines = [f'k{at},"<script>x</script>",{at / 10}' for at in range(12)]
     (tmp_path / "list.csv").write_text("left,left_text,score\n" + "\n".join(lines) + "\n")
-    html = ps.MatchList(tmp_path / "list.csv", {"matches": 12})._repr_html_()
+    html = ps.MatchList(tmp_path / "list.csv", SimpleNamespace(rows=12, columns={}))._repr_html_()
     assert len(cells(html)) == 1 + 10
     assert cells(html)[1] == ["k0", "&lt;script&gt;x&lt;/script&gt;", "0.0000"]
     assert "The first 10." in html

@@ -1,6 +1,7 @@
 """The measuring share of a batch: drawn with known chances, counted with the batch, never trained on."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,14 +73,14 @@ def test_a_run_stopped_between_drawing_and_choosing_asks_the_same(
 ):
     task = measured.folder.parent / "task"
     stopped = campaign_that_measures(tmp_path / "stopped", task, tiny_encoder)
-    choose = Campaign.selection
+    choose = Campaign._choose
 
-    def interrupted(self, round, unaskable=None):
-        if round == 2 and unaskable is not None:
+    def interrupted(self, round, trained):
+        if round == 2:
             raise KeyboardInterrupt
-        return choose(self, round, unaskable)
+        return choose(self, round, trained)
 
-    monkeypatch.setattr(Campaign, "selection", interrupted)
+    monkeypatch.setattr(Campaign, "_choose", interrupted)
     with pytest.raises(KeyboardInterrupt):
         stopped.run()
     monkeypatch.undo()
@@ -94,27 +95,27 @@ def test_a_check_of_a_recall_is_taken_up_again_and_goes_on(measured, tmp_path):
     campaign = Campaign(tmp_path / "copy" / "c")
 
     def checked(labels):
-        found = find_matches(campaign, tmp_path / "m.csv", recall=0.7, check_labels=labels).as_json()["check"]
+        found = find_matches(campaign, tmp_path / "m.csv", recall=0.7, check_labels=labels).figures.check
         names = campaign.ledger.questions(purpose="audit").strategy
         return found, sum(name.startswith(RECALL_CHECK) for name in names)
 
     first, asked = checked(40)
-    assert first["target"] == "recall" and first["labels"] == asked == 40
-    assert first["threshold"] is not None and first["pairs"] > 0
+    assert first.target == "recall" and first.labels == asked == 40
+    assert first.threshold is not None and first.pairs > 0
     scan = campaign.score(campaign.split, 3).scan
     own = np.sort(scan.scores(campaign.split.positives))[::-1]
-    within = own[scan.count_reaching(own[::-1].copy())[::-1] <= first["pairs"]]  # of these it is promised
-    assert np.mean(within >= np.float32(first["threshold"])) >= 0.7, (len(within), len(own))
+    within = own[scan.count_reaching(own[::-1].copy())[::-1] <= first.pairs]  # of these it is promised
+    assert np.mean(within >= np.float32(first.threshold)) >= 0.7, (len(within), len(own))
     # Of the others nothing is promised; no number of them that the drawn labels leave room for is hidden.
-    assert first["beyond_pairs"] == campaign.split.space.size - first["pairs"]
-    assert len(own) - len(within) <= first["beyond_most"] <= first["beyond_pairs"]
-    few = first | {"beyond_most": first["beyond_pairs"] // 20}
-    assert f"up to {few['beyond_most']:,} matches there" in check_words(few)
-    assert "too few to say how many" in check_words(first | {"beyond_most": first["beyond_pairs"]})
-    assert "all matches." in check_words(first | {"beyond_pairs": 0})
+    assert first.beyond_pairs == campaign.split.space.size - first.pairs
+    assert len(own) - len(within) <= first.beyond_most <= first.beyond_pairs
+    few = replace(first, beyond_most=first.beyond_pairs // 20)
+    assert f"up to {few.beyond_most:,} matches there" in check_words(few)
+    assert "too few to say how many" in check_words(replace(first, beyond_most=first.beyond_pairs))
+    assert "all matches." in check_words(replace(first, beyond_pairs=0))
     assert checked(40) == (first, 40)
     more, asked = checked(60)
-    assert asked == more["labels"] == 60 and more["pairs"] == first["pairs"]
+    assert asked == more.labels == 60 and more.pairs == first.pairs
     assert campaign.labels(3).ids.shape == (80,)  # none of them trains
     drawn = asked_pairs(campaign.ledger, campaign.score(campaign.split, 3).scan)
     assert int((drawn.audit > 0).sum()) == 15  # and none is taken for a draw from all pairs

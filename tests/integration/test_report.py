@@ -188,8 +188,8 @@ def test_mistakes_are_the_worst_of_all_pairs(finished: Path, written: tuple[Fact
     chance = calibrated_scorer(campaign, facts.model).probabilities(np.array([first.score]))[0]
     assert first.probability == pytest.approx(float(chance))
     rows = facts.measured.reliability
-    assert sum(row["pairs"] for row in rows) == part.space.size
-    assert sum(row["pairs"] * row["true"] for row in rows) == pytest.approx(len(part.positives))
+    assert sum(row.pairs for row in rows) == part.space.size
+    assert sum(row.pairs * row.true for row in rows) == pytest.approx(len(part.positives))
 
 
 @pytest.mark.slow

@@ -473,9 +473,9 @@ def test_distilling_is_kept_only_where_it_ranks_better(trained, tmp_path, monkey
     always = trainer.scorer(labels)
     monkeypatch.setattr(type(trainer), "scorer", lambda self, labels: always)
     result = trainer.distil(labels, tmp_path / "distilled")
-    assert result["kept"] == (result["after"] > result["before"]) == (tmp_path / "distilled").exists()
-    assert result["pairs"] > 0
-    if result["kept"]:
+    assert result.kept == (result.after > result.before) == (tmp_path / "distilled").exists()
+    assert result.pairs > 0
+    if result.kept:
         left, right = trained.split.left.texts, trained.split.right.texts
         assert load_scorer(tmp_path / "distilled").scores(left[:5], right[:4]).shape == (5, 4)
     nothing = np.empty(0, np.int64), np.empty(0, bool)

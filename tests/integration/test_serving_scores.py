@@ -229,7 +229,7 @@ def test_a_threshold_of_match_gives_the_same_pairs(trained: Trained, tmp_path: P
     out = tmp_path / "matches.csv"
     options = ListOptions(known=False, source="labels")
     figures = find_matches(trained.campaign, split, out, Target(), options)
-    threshold = figures["threshold"]["threshold"]
+    threshold = figures.threshold.point.threshold
     listed = {tuple(line.split(",")[:2]) for line in out.read_text().splitlines()[1:]}
     assert 0 < len(listed) < split.space.size
     with Service.open(trained.folder, "test", state=tmp_path) as service:

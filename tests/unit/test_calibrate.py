@@ -111,8 +111,8 @@ def test_expected_matches_and_reliability() -> None:
     assert curve.true_positives == pytest.approx([9, 19])
     assert curve.false_positives == pytest.approx([2, 94])
     rows = reliability([0.95, 0.91, 0.05], [1, 3, 5], [1, 0, 0])
-    assert [row["pairs"] for row in rows] == [5, 4] and rows[1]["true"] == 0.25
-    assert rows[1]["stated"] == pytest.approx((0.95 + 3 * 0.91) / 4)
+    assert [row.pairs for row in rows] == [5, 4] and rows[1].true == 0.25
+    assert rows[1].stated == pytest.approx((0.95 + 3 * 0.91) / 4)
 
 
 def test_labels_drawn_under_an_earlier_ranking_are_weighted_by_how_far_their_pairs_have_moved() -> None:

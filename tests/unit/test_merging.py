@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -107,7 +108,7 @@ def test_a_list_has_the_columns_of_both_records_and_becomes_a_frame(suffix: str,
     listed = ScoredPairs(pair_ids([0, 1], [1, 3]), np.array([0.75, 0.5], np.float32))
     out = tmp_path / f"list{suffix}"
     write_list(out, iter([listed]), split, None, Known.nothing(), True, types)
-    found = MatchList(out, {"matches": 2, "columns": types})
+    found = MatchList(out, SimpleNamespace(rows=2, columns=types))
     frame = found.to_pandas()
     assert frame["left"].tolist() == ["a", "b"] and frame["right_name"].tolist() == ["Café Bar", "=Pub"]
     assert frame["left_price"].tolist() == [5, 6] and frame["score"].tolist() == [0.75, 0.5]
@@ -134,6 +135,6 @@ def test_excel_holds_texts_and_no_formulas(tmp_path: Path) -> None:
 
 
 def test_a_list_that_waits_for_labels_says_so(tmp_path: Path) -> None:
-    waiting = ClusterList(tmp_path / "no.csv", {"rows": 0, "columns": {}})
+    waiting = ClusterList(tmp_path / "no.csv", SimpleNamespace(rows=0, columns={}))
     with pytest.raises(InputError, match="not written yet"):
         waiting.to_arrow()

@@ -26,7 +26,7 @@ known, steps are its own rates, each of as many pairs as it takes to know one (`
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -224,23 +224,38 @@ def expected_curve(
     return Curve(np.asarray(thresholds, np.float32)[found], true[found], false[found], positives)
 
 
+@dataclass(frozen=True)
+class Reliability:
+    """Pairs whose stated probability lies between two numbers: its mean, and the share of matches."""
+
+    low: float
+    high: float
+    pairs: float
+    stated: float
+    true: float
+
+    def as_json(self) -> dict[str, float]:
+        ends = {"from": self.low, "to": self.high}
+        return {**ends, "pairs": self.pairs, "stated": self.stated, "true": self.true}
+
+
 def reliability(
     probability: ArrayLike, pairs: ArrayLike, matches: ArrayLike, bins: int = 10
-) -> list[dict[str, float]]:
+) -> tuple[Reliability, ...]:
     """Stated and true rates by bin of stated probability: pairs (n,) of such a probability, matches among
     them.
     """
     p, size, true = (np.asarray(each, np.float64) for each in (probability, pairs, matches))
     place = np.minimum((np.clip(p, 0.0, 1.0) * bins).astype(np.int64), bins - 1)
     count, stated, found = (np.bincount(place, each, bins) for each in (size, size * p, true))
-    return [
-        {
-            "from": k / bins,
-            "to": (k + 1) / bins,
-            "pairs": float(count[k]),
-            "stated": float(stated[k] / count[k]),
-            "true": float(found[k] / count[k]),
-        }
+    return tuple(
+        Reliability(
+            low=k / bins,
+            high=(k + 1) / bins,
+            pairs=float(count[k]),
+            stated=float(stated[k] / count[k]),
+            true=float(found[k] / count[k]),
+        )
         for k in range(bins)
         if count[k] > 0
-    ]
+    )

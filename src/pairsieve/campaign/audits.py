@@ -8,8 +8,10 @@ file in the campaign folder.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from pairsieve.audit.estimate import AuditResult
 from pairsieve.audit.run import ScoredSplit, check_wanted
 from pairsieve.audit.run import run_audit as continue_audit
 from pairsieve.campaign.figures import write_checksummed
@@ -27,6 +29,23 @@ class SplitLedger:
     split: Split
     ledger: Ledger
     own: bool  # the campaign's own split, on which it was trained
+
+
+@dataclass(frozen=True)
+class AuditFigures:
+    """An audit of a split: what it found, or, while labels are missing, how many."""
+
+    campaign: Path
+    split: str
+    round: int  # whose scorer was measured
+    waiting: int
+    result: AuditResult | None  # None while labels are missing
+
+    def as_json(self) -> dict[str, Any]:
+        figures = {"campaign": str(self.campaign), "split": self.split}
+        if self.result is None:
+            return {**figures, "state": "waiting", "waiting": self.waiting}
+        return {**figures, "state": "audited", "waiting": 0, "round": self.round, **self.result.as_json()}
 
 
 def split_ledger(campaign: Campaign, split: str | None = None) -> SplitLedger:
@@ -50,8 +69,8 @@ def run_audit(
     threshold: float | None = None,
     precision: float | None = None,
     split: str | None = None,
-) -> dict[str, Any]:
-    """Continue an audit of the latest model: the figures, or `state` "waiting" while labels are missing.
+) -> AuditFigures:
+    """Continue an audit of the latest model: its figures, or how many labels are missing.
 
     See `pairsieve.audit.run.run_audit` for budget, threshold and precision.
     """
@@ -73,11 +92,8 @@ def run_audit(
         threshold=threshold,
         precision=precision,
     )
-    head = {"campaign": str(campaign.folder), "split": place.name}
-    if outcome.result is None:
-        return {**head, "state": "waiting", "waiting": outcome.waiting}
-    result = outcome.result.as_json()
-    figures = {**head, "state": "audited", "waiting": 0, "round": outcome.round, **result}
-    kind = "audit" if place.own else f"audit-{place.name}"
-    write_checksummed(campaign.folder / "rounds" / f"{kind}-{outcome.round:03d}.json", figures)
+    figures = AuditFigures(campaign.folder, place.name, outcome.round, outcome.waiting, outcome.result)
+    if figures.result is not None:
+        kind = "audit" if place.own else f"audit-{place.name}"
+        write_checksummed(campaign.folder / "rounds" / f"{kind}-{outcome.round:03d}.json", figures.as_json())
     return figures

@@ -5,15 +5,81 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pairsieve.errors import ArtifactError
 from pairsieve.files import load_json, write_text
 from pairsieve.settings import CampaignSettings
 
+if TYPE_CHECKING:
+    from pairsieve.audit.estimate import AuditResult
+    from pairsieve.contracts import Estimate
+    from pairsieve.measure.figures import Figures
+
 log = logging.getLogger("pairsieve")
+
+
+@dataclass(frozen=True)
+class Searched:
+    """How pairs were searched, and the share of the best ones that such a search finds."""
+
+    method: str
+    recall: Estimate | None  # None of a re-ranker's candidates
+
+
+@dataclass(frozen=True)
+class SplitFigures:
+    """Exact figures of a split, and whether none of its pairs could be asked about."""
+
+    figures: Figures
+    held_out: bool
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.figures.as_json(), "held_out": self.held_out}
+
+
+@dataclass(frozen=True)
+class RoundFigures:
+    """The figures of a round, as they were measured."""
+
+    round: int
+    labels: int  # of this round and those before
+    positives: int
+    batch_labels: int  # of this round
+    batch_positives: int
+    measures: Mapping[str, SplitFigures]  # by split
+    weight: float  # of the calibration
+    bias: float
+    threshold: float  # the score at which a match is as likely as not
+    scorer: str  # its fingerprint
+    reranked: bool
+    search: Searched | None  # for the pairs of the round
+    labels_digest: str  # of the labels that it was trained on
+    settings_digest: str | None
+    seconds: Mapping[str, float]  # by phase
+    measuring: bool  # whether a share of the batch measures
+    estimated: AuditResult | None  # by that share; None while it is too small
+
+    def as_json(self) -> dict[str, Any]:
+        """As the file of the round has it."""
+        measures = {name: each.as_json() for name, each in self.measures.items()}
+        first: dict[str, Any] = next(iter(measures.values()), {})
+        same = ("round", "labels", "positives", "threshold", "scorer", "reranked")
+        row = {name: getattr(self, name) for name in same}
+        row |= {k: first[k] for k in ("average_precision", "precision_at_recall", "best_f1") if k in first}
+        if self.measuring:
+            row["estimated"] = None if self.estimated is None else self.estimated.as_json()
+        return row | {
+            "batch": {"labels": self.batch_labels, "positives": self.batch_positives},
+            "measures": measures,
+            "head": {"weight": self.weight, "bias": self.bias},
+            "search": None if self.search is None else asdict(self.search),
+            "basis": {"labels": self.labels_digest, "settings": self.settings_digest},
+            "seconds": dict(self.seconds),
+        }
 
 
 def write_checksummed(path: Path, row: dict[str, Any]) -> None:
@@ -45,7 +111,7 @@ def read_checksummed(path: Path) -> dict[str, Any] | None:
 
 
 class ChecksummedFile:
-    """A file with a checksum that another process writes; read again when it changes."""
+    """A sealed file that another process writes; read again when it changes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -63,14 +129,13 @@ class ChecksummedFile:
         return self._row
 
 
-def round_line(row: dict[str, Any]) -> str:
+def round_line(found: RoundFigures) -> str:
     """One round in one line."""
-    ap = row.get("average_precision", {}).get("value")
-    split = next(iter(row.get("measures", {})), "")
-    quality = f", {split} AP {ap:.4f}" if ap is not None else ""
-    spent = sum(row["seconds"].values())
-    labelled = f"{row['labels']:,} labels, {row['positives']:,} positives"
-    return f"round {row['round']}: {labelled}{quality} ({spent:.1f} s)"
+    quality = ""
+    for split, measured in list(found.measures.items())[:1]:
+        quality = f", {split} AP {measured.figures.average_precision.value:.4f}"
+    labelled = f"{found.labels:,} labels, {found.positives:,} positives"
+    return f"round {found.round}: {labelled}{quality} ({sum(found.seconds.values()):.1f} s)"
 
 
 # What of the settings decides the scorer of a round, given its labels.

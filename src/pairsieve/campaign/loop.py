@@ -1,4 +1,4 @@
-"""The rounds of a campaign: choose, ask, train, measure, advise. Running again is resuming.
+"""The rounds of a campaign: draw, choose, ask, answer, train, measure, advise. Running again is resuming.
 
 `next_step` reads the ledger and the figures and knows where the campaign is; there is no other state.
 Everything a step makes is an artifact under a key that names all it was made from, so what was finished
@@ -7,6 +7,7 @@ before a kill is found again, and an incomplete artifact is built again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,11 +21,24 @@ from pairsieve.artifacts import ArtifactStore, labels_digest, load_array
 from pairsieve.audit.run import ScoredSplit
 from pairsieve.campaign import questions
 from pairsieve.campaign.creating import accepted_changes, check_settings, record_settings, save_accepted
-from pairsieve.campaign.figures import read_checksummed, round_line, settings_digest, write_checksummed
+from pairsieve.campaign.figures import (
+    RoundFigures,
+    SplitFigures,
+    read_checksummed,
+    round_line,
+    settings_digest,
+    write_checksummed,
+)
 from pairsieve.campaign.notebook import campaign_html
 from pairsieve.campaign.scoring import SplitScorer, Stopwatch
-from pairsieve.campaign.selecting import FIRST_PART, first_questions, selection_folder, selection_info
-from pairsieve.campaign.training import Labels, OutOfFold, Trainer
+from pairsieve.campaign.selecting import (
+    FIRST_PART,
+    SelectionInfo,
+    first_questions,
+    selection_folder,
+    selection_info,
+)
+from pairsieve.campaign.training import Labels, OutOfFold, Trained, Trainer
 from pairsieve.contracts import LabelSource, MapShards
 from pairsieve.errors import InputError, LedgerError, PairsieveError, SettingsError
 from pairsieve.files import locked
@@ -32,13 +46,14 @@ from pairsieve.ledger import Ledger, open_ledger
 from pairsieve.ledger.records import RoundCount
 from pairsieve.measure.figures import exact_figures
 from pairsieve.models import encoder_named, learner_named
-from pairsieve.pairs import Ids
 from pairsieve.progress import doing
 from pairsieve.scorer import ScoredSpace, Scorer
 from pairsieve.settings import CAMPAIGN_FILE, load_settings
 from pairsieve.sources import TruthSource
 from pairsieve.tasks import Split, Task, load_task
 from pairsieve.tasks.task import shared_pairs
+
+log = logging.getLogger("pairsieve")
 
 
 @dataclass(frozen=True)
@@ -157,19 +172,212 @@ class Campaign:
         settings = self.settings
         return settings.encoder, settings.max_length, settings.left_prefix, settings.right_prefix
 
+    # ── going on ────────────────────────────────────────────────────────────────────────────────
+
+    def run(self, say: Callable[[str], None] = lambda message: None) -> Step:
+        """Go on until finished, or until people owe answers. Returns where it stopped."""
+        busy = SettingsError(f"{self.folder} is being run by another process. Wait for it, or stop it first.")
+        with locked(self.folder / ".lock", busy):
+            check_settings(self.settings, self.task)  # the file may have been edited since `init`
+            messages, self._changes = (self._changes, self._stale_message()), ""
+            record_settings(self.folder, self.settings)  # the ledger was read: they fit it
+            for message in filter(None, messages):
+                say(message)
+            took: dict[str, float] = {}
+            while True:
+                step = self.step()
+                where = f"round {step.round} of {self.settings.schedule.rounds}"
+                if step.name == "choose":
+                    with doing("choosing pairs", where, took):
+                        self._ask_first_part(say)
+                        trained = self._train(step.round - 1)  # found again, unless its files are gone
+                        self._draw(step.round, trained.scorer)
+                        self._ask(step.round, self._choose(step.round, trained))
+                elif step.name == "label":
+                    self._answer(step.round)
+                    if self.step().name == "label":
+                        return self.step()
+                elif step.name == "train":
+                    self._watch.seconds.clear()
+                    with doing("training and measuring", where, took):
+                        trained = self._train(step.round)
+                        figures = self._measure(step.round, trained.scorer)
+                    say(round_line(figures))
+                    self._advise(step.round)
+                else:
+                    return step
+
+    def step(self) -> Step:
+        """What comes next, without doing it; `stopped` where a stop rule holds before the next batch."""
+        counts = self._counts()
+        if questions.first_part_only(self.ledger, self.settings, counts):
+            return Step("choose", 1)
+        figures = self.figures()
+        measured = figures.keys() - self.stale_rounds().keys()
+        step = next_step(counts, measured, self.settings.schedule.rounds)
+        before = step.round - 1
+        if step.name == "choose" and before and self.settings.stop_when and not self._is_drawn(step.round):
+            rule, advice = parse_stop_rule(self.settings.stop_when), self.advice(before, figures)
+            if reason := rule.reason(figures[before], advice):
+                return Step("stopped", before, reason=reason)
+        return step
+
+    # ── one round: draw, choose, ask, answer, train, measure, advise ──────────────────────────────
+
+    def _draw(self, round: int, scorer: Scorer) -> None:
+        """Ask the measuring share of a round, before its pairs are chosen: these are other ones."""
+        count = self.settings.measuring_labels(round)
+        if count and not self._is_drawn(round):
+            scored = self._scored_split(round - 1, scorer)
+            questions.draw_measuring(self.ledger, self.split, scored, round, count, self.settings.seed)
+
+    def _choose(self, round: int, trained: Trained) -> Path:
+        """The folder of the pairs chosen for a round, by what was trained on the labels before it."""
+        space, transitivity = self.split.space, self.settings.transitivity
+        unaskable = np.union1d(
+            questions.unaskable_pairs(self.ledger, space, transitivity, round - 1),
+            questions.asked_before_choice(self.ledger, round),
+        )
+        shares = [
+            (count.positives + 0.5) / (count.labelled + 1.0)
+            for count in self.ledger.counts()
+            if 1 < count.round < round and count.labelled
+        ]
+        more = questions.not_spent(self.ledger, self.settings, space.size - len(unaskable), round)
+        labels = self.labels(round - 1)
+        return selection_folder(self.trainer, trained, labels, round, unaskable, shares, more)
+
+    def _ask(self, round: int, selection: Path) -> None:
+        """Write the questions of a round to the ledger."""
+        info = selection_info(selection)
+        ids = load_array(selection / "ids.npy")
+        chance = load_array(selection / "chance.npy") if info.has_chance else None
+        # Before the questions: once they are asked, a resumed run does not come by here again.
+        write_checksummed(self._round_file("selection", round), info.as_json())
+        self.ledger.ask(round, ids, *self.split.keys(ids), info.why, info.strategy, chance)
+        splits = [self.task.splits[name] for name in (self.settings.split, *self.settings.measure_splits)]
+        if round > 1:
+            self.trainer.scores.forget_rows(self.trainer.model_key(self.labels(round - 1)), splits)
+
+    def _answer(self, round: int) -> None:
+        """Let every source answer what it can; with transitivity in parts, inferring what follows between."""
+        everything = self.ledger.questions(round, "train").ids
+        size = max(1, len(everything) // 8) if self.settings.transitivity else max(1, len(everything))
+        for first in range(0, len(everything), size):  # fixed parts: a resumed run asks the same
+            if self.settings.transitivity:
+                questions.infer_labels(self.ledger, self.split.space, round)
+            for source in self.sources():
+                waiting = self.ledger.open_questions(round, "train")
+                batch = waiting[np.isin(waiting, everything[first : first + size])]
+                if len(batch):
+                    self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
+        if self.settings.transitivity:
+            questions.infer_labels(self.ledger, self.split.space, round)
+        for source in self.sources() if self.settings.measuring_labels(round) else []:
+            if len(batch := questions.open_measuring(self.ledger, round)):
+                self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
+
+    def _train(self, round: int) -> Trained:
+        """What the labels up to a round make, trained or found again; of round 0, the encoder as it came.
+
+        All training of a round is here: choosing and measuring take what it returns.
+        """
+        return self.trainer.train(self.labels(round))
+
+    def _measure(self, round: int, scorer: Scorer) -> RoundFigures:
+        """Exact figures of a scorer over all pairs of each measured split, kept in a file with its checksum."""
+        chosen, measures = self._selection_info(round), dict[str, SplitFigures]()
+        for split in (self.task.splits[name] for name in sorted(self.settings.measure_splits)):
+            if split.has_truth and len(split.positives):
+                scored = self.score(split, round, scorer)
+                with self._watch.timed("measure"):
+                    found, _ = exact_figures(scored.scan, split.positives, split.stated_negatives)
+                measures[split.name] = SplitFigures(found, not shared_pairs(self.split, split))
+        counts = [count for count in self._counts() if count.round <= round]
+        seconds: dict[str, float] = {"embed": 0.0, **chosen.seconds}
+        for phase, spent in self._watch.seconds.items():
+            seconds[phase] = seconds.get(phase, 0.0) + spent
+        estimated, measuring = None, bool(self.settings.measuring_labels(round))
+        if measuring:
+            own = self._scored_split(round, scorer)
+            estimated = questions.estimated_figures(self.ledger, own, round, self.settings.seed)
+        figures = RoundFigures(
+            round=round,
+            labels=sum(count.labelled for count in counts),
+            positives=sum(count.positives for count in counts),
+            batch_labels=counts[-1].labelled,
+            batch_positives=counts[-1].positives,
+            measures=measures,
+            weight=scorer.weight,
+            bias=scorer.bias,
+            threshold=scorer.even_odds,
+            scorer=scorer.fingerprint,
+            reranked=scorer.reranker is not None,
+            search=chosen.search,
+            labels_digest=self._labels_digest(round),
+            settings_digest=self._settings_digest,
+            seconds={phase: float(np.round(spent, 3)) for phase, spent in seconds.items()},
+            measuring=measuring,
+            estimated=estimated,
+        )
+        write_checksummed(self._round_file("round", round), figures.as_json())
+        return figures
+
+    def _advise(self, round: int) -> None:
+        """Log what the figures up to a round say about going on; `step` stops by it where a rule says so."""
+        log.info("round %d: %s", round, self.advice(round, self.figures()).sentence)
+
+    # ── what a round needs ────────────────────────────────────────────────────────────────────────
+
+    def _ask_first_part(self, say: Callable[[str], None]) -> None:
+        """Ask the first pairs of a large table, for which nothing need be embedded, before the others."""
+        if self._counts() or (chosen := first_questions(self.trainer)) is None:
+            return
+        self.ledger.ask(1, chosen.ids, *self.split.keys(chosen.ids), chosen.why, FIRST_PART)
+        if not self.split.has_truth:
+            say(f"{len(chosen.ids):,} pairs are ready; the others of round 1 follow once texts are embedded")
+
+    def _is_drawn(self, round: int) -> bool:
+        return bool(self.settings.measuring_labels(round)) and questions.is_drawn(self.ledger, round)
+
+    def _counts(self) -> list[RoundCount]:
+        """Where each round stands."""
+        measures = any(map(self.settings.measuring_labels, range(1, self.settings.schedule.rounds + 1)))
+        return questions.counts_with_measuring(self.ledger) if measures else self.ledger.counts()
+
+    def _scored_split(self, round: int, scorer: Scorer) -> ScoredSplit:
+        """The asked split as draws and estimates see it."""
+        scored = self.score(self.split, round, scorer)
+        return ScoredSplit(scored.scan, scored.scorer.head_probability, scored.scorer.even_odds)
+
+    def sources(self) -> list[LabelSource]:
+        """Who answers, in turn: the truth, where the task has it; people and files by other entry points."""
+        return [TruthSource(self.split.space, self.split.positives)] if self.split.has_truth else []
+
+    def _selection_info(self, round: int) -> SelectionInfo:
+        """How the pairs of a round were chosen; where its file is incomplete, they are chosen again."""
+        if row := read_checksummed(self._round_file("selection", round)):
+            return SelectionInfo.of(row)
+        info = selection_info(self._choose(round, self._train(round - 1)))
+        write_checksummed(self._round_file("selection", round), info.as_json())
+        return info
+
+    def advice(self, round: int, figures: dict[int, dict[str, Any]]) -> Advice:
+        """What `figures` up to a measured round say about going on."""
+        rows = [row for number, row in sorted(figures.items()) if number <= round]
+        return advise(rows, replace(self.settings.schedule, rounds=round + 1).batches()[round])
+
+    # ── the scorer of a round, and what it makes of a split ─────────────────────────────────────
+
     def labels(self, round: int) -> Labels:
         """The labels up to a round."""
         ids, values = self.ledger.labels(through=round)
         return Labels(ids, values, round)
 
-    # ── the scorer of a round, and what it makes of a split ─────────────────────────────────────
-
     def scorer(self, round: int | None = None) -> Scorer:
         """The scorer of a round (the latest): what every list, figure and answer of the campaign rests on."""
         labels = self.labels(self.trained_round() if round is None else round)
-        if not labels.round:
-            return self.trainer.bi_encoder(labels)
-        return self.trainer.scorer(labels)
+        return self.trainer.scorer(labels) if labels.round else self.trainer.pretrained()
 
     def out_of_fold(self, round: int | None = None) -> OutOfFold:
         """The labelled pairs of a round (the latest) as models score them that did not see them."""
@@ -196,202 +404,10 @@ class Campaign:
             raise InputError(what, where=str(self.folder), remedy=f"pairsieve run {self.folder}")
         return round
 
-    # ── going on ────────────────────────────────────────────────────────────────────────────────
-
-    def run(self, say: Callable[[str], None] = lambda message: None) -> Step:
-        """Go on until finished, or until people owe answers. Returns where it stopped."""
-        busy = SettingsError(f"{self.folder} is being run by another process. Wait for it, or stop it first.")
-        with locked(self.folder / ".lock", busy):
-            check_settings(self.settings, self.task)  # the file may have been edited since `init`
-            messages, self._changes = (self._changes, self._stale_message()), ""
-            record_settings(self.folder, self.settings)  # the ledger was read: they fit it
-            for message in filter(None, messages):
-                say(message)
-            took: dict[str, float] = {}
-            while True:
-                step = self.step()
-                where = f"round {step.round} of {self.settings.schedule.rounds}"
-                if step.name == "choose":
-                    with doing("choosing pairs", where, took):
-                        if step.round == 1:
-                            self._ask_first_part(say)
-                            self._ask(1, self.selection(1))
-                        else:
-                            self._draw(step.round)
-                            self._ask(step.round, self.selection(step.round, self._unaskable(None)))
-                elif step.name == "label":
-                    self._answer(step.round)
-                    if self.step().name == "label":
-                        return self.step()
-                elif step.name == "train":
-                    self._watch.seconds.clear()
-                    with doing("training and measuring", where, took):
-                        figures = self._measure(step.round)
-                    say(round_line(figures))
-                else:
-                    return step
-
-    def step(self) -> Step:
-        """What comes next, without doing it; `stopped` where a stop rule holds before the next batch."""
-        counts = self._counts()
-        if questions.first_part_only(self.ledger, self.settings, counts):
-            return Step("choose", 1)
-        figures = self.figures()
-        measured = figures.keys() - self.stale_rounds().keys()
-        step = next_step(counts, measured, self.settings.schedule.rounds)
-        before = step.round - 1
-        if step.name == "choose" and before and self.settings.stop_when and not self._is_drawn(step.round):
-            rule, advice = parse_stop_rule(self.settings.stop_when), self.advice(before, figures)
-            if reason := rule.reason(figures[before], advice):
-                return Step("stopped", before, reason=reason)
-        return step
-
-    # ── one round: choose, ask, train, measure, advise ──────────────────────────────────────────
-
-    def selection(self, round: int, unaskable: Ids | None = None) -> Path:
-        """The folder of the pairs chosen for a round, with what the model that chose them said before."""
-        if unaskable is None:
-            before = questions.asked_before_choice(self.ledger, round)
-            unaskable = np.union1d(self._unaskable(round - 1), before)
-        labels = self.labels(round - 1)
-        shares = [
-            (count.positives + 0.5) / (count.labelled + 1.0)
-            for count in self.ledger.counts()
-            if 1 < count.round < round and count.labelled
-        ]
-        room = self.split.space.size - len(unaskable)
-        more = questions.not_spent(self.ledger, self.settings, room, round)
-        return selection_folder(self.trainer, labels, round, unaskable, shares, more)
-
-    def _ask_first_part(self, say: Callable[[str], None]) -> None:
-        """Ask the first pairs of a large table, for which nothing need be embedded, before the others."""
-        if self._counts() or (chosen := first_questions(self.trainer)) is None:
-            return
-        self.ledger.ask(1, chosen.ids, *self.split.keys(chosen.ids), chosen.why, FIRST_PART)
-        if not self.split.has_truth:
-            say(f"{len(chosen.ids):,} pairs are ready; the others of round 1 follow once texts are embedded")
-
-    def _draw(self, round: int) -> None:
-        """Ask the measuring share of a round, before its pairs are chosen: these are other ones."""
-        count = self.settings.measuring_labels(round)
-        if count and not self._is_drawn(round):
-            scored = self._scored_split(round - 1)
-            questions.draw_measuring(self.ledger, self.split, scored, round, count, self.settings.seed)
-
-    def _is_drawn(self, round: int) -> bool:
-        return bool(self.settings.measuring_labels(round)) and questions.is_drawn(self.ledger, round)
-
-    def _counts(self) -> list[RoundCount]:
-        """Where each round stands."""
-        measures = any(map(self.settings.measuring_labels, range(1, self.settings.schedule.rounds + 1)))
-        return questions.counts_with_measuring(self.ledger) if measures else self.ledger.counts()
-
-    def _scored_split(self, round: int) -> ScoredSplit:
-        scored = self.score(self.split, round)
-        return ScoredSplit(scored.scan, scored.scorer.head_probability, scored.scorer.even_odds)
-
-    def extend(self, labels: int) -> None:
-        """Plan at least so many labels more, in further rounds as the schedule goes on."""
-        settings = self.settings
-        rounds = settings.schedule.rounds
-        wanted = settings.schedule.budget() + labels
-        while settings.schedule.budget() < wanted:
-            rounds += 1
-            settings = replace(settings, schedule=replace(settings.schedule, rounds=rounds))
-        check_settings(settings, self.task)
-        save_accepted(self.folder, settings)
-        self.settings = settings
-        self.__dict__.pop("trainer", None)  # it holds the settings too
-
-    def _unaskable(self, through: int | None) -> Ids:
-        """Pairs that need not be asked: asked up to a round, or following from its labels."""
-        return questions.unaskable_pairs(self.ledger, self.split.space, self.settings.transitivity, through)
-
-    def _ask(self, round: int, selection: Path) -> None:
-        """Write the questions of a round to the ledger."""
-        info = selection_info(selection)
-        ids = load_array(selection / "ids.npy")
-        chance = load_array(selection / "chance.npy") if info["has_chance"] else None
-        # Before the questions: once they are asked, a resumed run does not come by here again.
-        write_checksummed(self._round_file("selection", round), info)
-        self.ledger.ask(round, ids, *self.split.keys(ids), info["why"], info["strategy"], chance)
-        splits = [self.task.splits[name] for name in (self.settings.split, *self.settings.measure_splits)]
-        if round > 1:
-            self.trainer.scores.forget_rows(self.trainer.model_key(self.labels(round - 1)), splits)
-
-    def _answer(self, round: int) -> None:
-        """Let every source answer what it can; with transitivity in parts, inferring what follows between."""
-        everything = self.ledger.questions(round, "train").ids
-        size = max(1, len(everything) // 8) if self.settings.transitivity else max(1, len(everything))
-        for first in range(0, len(everything), size):  # fixed parts: a resumed run asks the same
-            if self.settings.transitivity:
-                questions.infer_labels(self.ledger, self.split.space, round)
-            for source in self.sources():
-                waiting = self.ledger.open_questions(round, "train")
-                batch = waiting[np.isin(waiting, everything[first : first + size])]
-                if len(batch):
-                    self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
-        if self.settings.transitivity:
-            questions.infer_labels(self.ledger, self.split.space, round)
-        for source in self.sources() if self.settings.measuring_labels(round) else []:
-            if len(batch := questions.open_measuring(self.ledger, round)):
-                self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
-
-    def sources(self) -> list[LabelSource]:
-        """Who answers, in turn: the truth, where the task has it; people and files by other entry points."""
-        return [TruthSource(self.split.space, self.split.positives)] if self.split.has_truth else []
-
-    def _measure(self, round: int) -> dict[str, Any]:
-        """Exact figures of a round's scorer over all pairs of each split measured, in a file with a checksum.
-
-        Trains on every label so far.
-        """
-        splits = [self.task.splits[name] for name in sorted(self.settings.measure_splits)]
-        measurable = [split for split in splits if split.has_truth and len(split.positives)]
-        scorer = self.scorer(round)
-        info = self._selection_info(round)
-        measures: dict[str, dict[str, Any]] = {}
-        for split in measurable:
-            scored = self.score(split, round, scorer)
-            with self._watch.timed("measure"):
-                found, _ = exact_figures(scored.scan, split.positives, split.stated_negatives)
-            measures[split.name] = {**found.as_json(), "held_out": not shared_pairs(self.split, split)}
-        counts = [count for count in self._counts() if count.round <= round]
-        seconds: dict[str, float] = {"embed": 0.0, **info["seconds"]}
-        for phase, spent in self._watch.seconds.items():
-            seconds[phase] = seconds.get(phase, 0.0) + spent
-        first: dict[str, Any] = next(iter(measures.values()), {})
-        row: dict[str, Any] = {
-            "round": round,
-            "labels": sum(count.labelled for count in counts),
-            "positives": sum(count.positives for count in counts),
-            "batch": {"labels": counts[-1].labelled, "positives": counts[-1].positives},
-            **{k: first[k] for k in ("average_precision", "precision_at_recall", "best_f1") if k in first},
-            "measures": measures,
-            "head": {"weight": scorer.weight, "bias": scorer.bias},
-            "threshold": scorer.even_odds,
-            "scorer": scorer.fingerprint,
-            "reranked": scorer.reranker is not None,
-            "search": info["search"],
-            "basis": {"labels": self._labels_digest(round), "settings": self._settings_digest},
-            "seconds": {phase: float(np.round(spent, 3)) for phase, spent in seconds.items()},
-        }
-        if self.settings.measuring_labels(round):
-            with self._watch.timed("measure"):
-                own = self._scored_split(round)
-                row["estimated"] = questions.estimated_figures(self.ledger, own, round, self.settings.seed)
-        write_checksummed(self._round_file("round", round), row)
-        return row
-
-    def advice(self, round: int, figures: dict[int, dict[str, Any]]) -> Advice:
-        """What `figures` up to a measured round say about going on."""
-        rows = [row for number, row in sorted(figures.items()) if number <= round]
-        return advise(rows, replace(self.settings.schedule, rounds=round + 1).batches()[round])
-
     # ── what stands in the folder ───────────────────────────────────────────────────────────────
 
     def figures(self) -> dict[int, dict[str, Any]]:
-        """The figures of each measured round; an incomplete or altered file counts as not measured."""
+        """`RoundFigures.as_json` of each measured round; an incomplete or altered file is not counted."""
         read = (read_checksummed(path) for path in sorted((self.folder / "rounds").glob("round-*.json")))
         return {row["round"]: row for row in read if row is not None}
 
@@ -465,13 +481,18 @@ class Campaign:
             "rounds": rounds,
         }
 
-    def _selection_info(self, round: int) -> dict[str, Any]:
-        """How the pairs of a round were chosen; where its file is incomplete, they are chosen again."""
-        info = read_checksummed(self._round_file("selection", round))
-        if info is None:
-            info = selection_info(self.selection(round))
-            write_checksummed(self._round_file("selection", round), info)
-        return info
-
     def _round_file(self, kind: str, round: int) -> Path:
         return self.folder / "rounds" / f"{kind}-{round:03d}.json"
+
+    def extend(self, labels: int) -> None:
+        """Plan at least so many labels more, in further rounds as the schedule goes on."""
+        settings = self.settings
+        rounds = settings.schedule.rounds
+        wanted = settings.schedule.budget() + labels
+        while settings.schedule.budget() < wanted:
+            rounds += 1
+            settings = replace(settings, schedule=replace(settings.schedule, rounds=rounds))
+        check_settings(settings, self.task)
+        save_accepted(self.folder, settings)
+        self.settings = settings
+        self.__dict__.pop("trainer", None)  # it holds the settings too

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from pairsieve.artifacts import labels_digest
-from pairsieve.audit.calibrate import calibrate, drawn_weights, reliability, true_steps
+from pairsieve.audit.calibrate import Reliability, calibrate, drawn_weights, reliability, true_steps
 from pairsieve.audit.draws import AskedPairs, Floats, draw_pairs
 from pairsieve.audit.run import asked_pairs, plan
 from pairsieve.campaign.figures import read_checksummed, write_checksummed
@@ -115,7 +115,7 @@ def _counted(scan: Scan, ids: Ids, grid: Floats) -> Floats:
     return np.bincount(np.minimum(place, len(grid) - 1), minlength=len(grid)).astype(np.float64)
 
 
-def reliability_over_all(scorer: Scorer, scan: Scan, positives: Ids, known: Ids) -> list[dict[str, float]]:
+def reliability_over_all(scorer: Scorer, scan: Scan, positives: Ids, known: Ids) -> tuple[Reliability, ...]:
     """Stated and true rates by tenths of stated probability, over all pairs but the `known` ones (sorted)."""
     grid, pairs = cells(scan)
     new = positives[~is_member(positives, known)]

@@ -21,6 +21,7 @@ import numpy as np
 
 from pairsieve.audit.draws import draw_pairs
 from pairsieve.audit.errors import answer_errors
+from pairsieve.audit.estimate import AuditResult
 from pairsieve.audit.guarantee import permanent_order
 from pairsieve.audit.run import ScoredSplit, asked_pairs, estimate_at, of_ranking, plan
 from pairsieve.campaign.selecting import FIRST_PART, chosen_labels
@@ -261,7 +262,7 @@ def counts_with_measuring(ledger: Ledger) -> list[RoundCount]:
 
 def estimated_figures(
     ledger: Ledger, scored: ScoredSplit, round: int, seed: int, fewest: int = 10
-) -> dict[str, Any] | None:
+) -> AuditResult | None:
     """What drawn labels say of a scorer, as an audit says it; None with fewer than `fewest` of them."""
     questions = ledger.questions()
     asked, moved = of_ranking(asked_pairs(ledger, scored.scan, questions), questions, round)
@@ -269,4 +270,4 @@ def estimated_figures(
         return None
     rng = generator_for(seed, round, "measure figures")
     errors = answer_errors(ledger)
-    return estimate_at(scored.scan, asked, scored.default_threshold(), rng, moved, errors=errors).as_json()
+    return estimate_at(scored.scan, asked, scored.default_threshold(), rng, moved, errors=errors)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.artifacts import array_digest, save_array
-from pairsieve.campaign.training import Labels, Trainer, correction_strengths
-from pairsieve.contracts import Selection, generator_for
+from pairsieve.campaign.figures import Searched
+from pairsieve.campaign.training import Labels, Trained, Trainer, correction_strengths
+from pairsieve.contracts import Estimate, Selection, generator_for
 from pairsieve.errors import InputError, SettingsError
 from pairsieve.files import load_json
 from pairsieve.pairs import Ids, PairSpace, ScoredPairs, is_member
@@ -40,13 +41,41 @@ FIRST_PART, FIRST_WHY = "spread, lexical", "spread over lexical ranks"  # the le
 SearchOf = Callable[[bool], tuple[PairSearch, Scorer]]
 
 
-def selection_folder(
-    trainer: Trainer, labels: Labels, round: int, unaskable: Ids, shares: list[float], more: int = 0
-) -> Path:
-    """The folder of a round's pairs (`ids.npy`, `selection.json`), chosen by the scorer of `labels`.
+@dataclass(frozen=True)
+class SelectionInfo:
+    """How the pairs of a round were chosen."""
 
-    Where they are not chosen yet, the scorer is trained first: a strategy only asks it. shares: of matches
-    in the batches of rounds 2 up to the last. more: pairs over those planned.
+    why: str
+    strategy: str
+    has_chance: bool  # whether each had a known chance of being drawn
+    search: Searched | None
+    seconds: Mapping[str, float]  # by phase
+
+    @staticmethod
+    def of(row: Mapping[str, Any]) -> SelectionInfo:
+        """What `as_json` gave."""
+        search = row["search"]
+        if search is not None:
+            recall = search["recall"]
+            search = Searched(search["method"], None if recall is None else Estimate(**recall))
+        return SelectionInfo(row["why"], row["strategy"], row["has_chance"], search, row["seconds"])
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def selection_folder(
+    trainer: Trainer,
+    trained: Trained,
+    labels: Labels,
+    round: int,
+    unaskable: Ids,
+    shares: list[float],
+    more: int = 0,
+) -> Path:
+    """The folder of a round's pairs (`ids.npy`, `selection.json`), chosen by what was trained on `labels`.
+
+    shares: of matches in the batches of rounds 2 up to the last. more: pairs over those planned.
     """
     settings = trainer.settings
     budget = chosen_labels(settings, round) + more
@@ -64,9 +93,7 @@ def selection_folder(
         "seed": settings.seed,
         "budget": budget,
     }
-    if trainer.store.find("selection", key) is None:
-        trainer.scorer(labels)
-    build = partial(_select, trainer, labels, round, budget, unaskable, shares)
+    build = partial(_select, trainer, trained, labels, round, budget, unaskable, shares)
     return trainer.store.get("selection", key, build)
 
 
@@ -96,13 +123,14 @@ def _first_round(settings: CampaignSettings) -> Named:
     return strategy_named(settings.first_strategy) if strategy.needs_model else strategy
 
 
-def selection_info(folder: Path) -> dict[str, Any]:
+def selection_info(folder: Path) -> SelectionInfo:
     """How the pairs in a selection's folder were chosen."""
-    return load_json(folder / "selection.json")
+    return SelectionInfo.of(load_json(folder / "selection.json"))
 
 
 def _select(
     trainer: Trainer,
+    trained: Trained,
     labels: Labels,
     round: int,
     budget: int,
@@ -113,20 +141,22 @@ def _select(
     settings, began = trainer.settings, time.perf_counter()
     trainer.scores.watch.seconds.clear()
     strategy = _first_round(settings) if round == 1 else strategy_named(settings.strategy)
+    scorer, model = trained.scorer, trainer.model_key(labels)
+    # A whole encoder keeps its own head: see `_boundary`.
+    newest = scorer.bi_encoder() if trainer.learner.uses_frozen_rows else trained.bi_encoder
 
     def search_of(pretrained: bool) -> tuple[PairSearch, Scorer]:
         """The search by the newest bi-encoder, or by the encoder as it came."""
-        used = Labels(labels.ids[:0], labels.values[:0], 0) if pretrained else labels
-        own_head = pretrained or not trainer.learner.uses_frozen_rows  # of a whole encoder: see `_boundary`
-        scorer = trainer.bi_encoder(used) if own_head else trainer.scorer(used).bi_encoder()
-        return trainer.scores.search(scorer, trainer.model_key(used), used.round), scorer
+        if pretrained:
+            before = trainer.pretrained()
+            return trainer.scores.search(before, "", 0), before
+        return trainer.scores.search(newest, model, labels.round), newest
 
     def reranked() -> ScoredPairs | None:
         """The candidates with the scorer's log-odds; None where it has no re-ranker."""
-        scorer = trainer.scorer(labels)
         if scorer.reranker is None:
             return None
-        scored = trainer.scores.score(scorer, trainer.split, trainer.model_key(labels))
+        scored = trainer.scores.score(scorer, trainer.split, model)
         log_odds = scorer.log_odds(scored.scan.scores(scored.candidates))
         return ScoredPairs(scored.candidates, log_odds.astype(np.float32))
 
@@ -135,8 +165,7 @@ def _select(
         known = labels.ids[labels.values]
         if not trainer.split.space.symmetric or settings.search in INDEXES or not labels.round:
             return known[:0]
-        scorer = trainer.scorer(labels)
-        scan = trainer.scores.score(scorer, trainer.split, trainer.model_key(labels)).scan
+        scan = trainer.scores.score(scorer, trainer.split, model).scan
         lowest = float(np.float32(scorer.score_of(SURE)))
         if scan.count_reaching(np.array([lowest], np.float32))[0] > SURE_A_TEXT * len(trainer.split.left):
             return known
@@ -167,14 +196,14 @@ def _select(
     save_array(folder / "ids.npy", chosen.ids)
     if chosen.inclusion_probability is not None:
         save_array(folder / "chance.npy", chosen.inclusion_probability)
-    info = {
-        "why": chosen.why,
-        "strategy": strategy.name,
-        "has_chance": chosen.inclusion_probability is not None,
-        "search": view.searched,
-        "seconds": {"embed": embed, "select": time.perf_counter() - began - embed},
-    }
-    (folder / "selection.json").write_text(json.dumps(info))
+    info = SelectionInfo(
+        why=chosen.why,
+        strategy=strategy.name,
+        has_chance=chosen.inclusion_probability is not None,
+        search=view.searched,
+        seconds={"embed": embed, "select": time.perf_counter() - began - embed},
+    )
+    (folder / "selection.json").write_text(json.dumps(info.as_json()))
 
 
 def chosen_labels(settings: CampaignSettings, round: int) -> int:
@@ -237,7 +266,7 @@ class View:
         self.margin = margin
         self.labels = np.empty(0, bool) if labels is None else labels
         self._numbers: tuple[Ids, Ids] | None = None
-        self.searched: dict[str, Any] | None = None  # how the last search was made, and its recall
+        self.searched: Searched | None = None  # how the last search was made
         self._searches: dict[bool, tuple[PairSearch, Scorer]] = {}
 
     @property
@@ -251,7 +280,7 @@ class View:
         reranked = self._reranked() if self.round > 1 else None
         if reranked is not None:
             found = reranked.without(self.asked).closest(logit, count)
-            self.searched = {"method": f"re-ranker over {len(reranked):,} candidates", "recall": None}
+            self.searched = Searched(f"re-ranker over {len(reranked):,} candidates", None)
             if len(found) >= (count if fewest is None else fewest):
                 return found
         search, scorer = self._search(self.round == 1)
@@ -266,7 +295,7 @@ class View:
         for one in [search] if lexical is None else [search, lexical]:
             best = one.best(count, self.asked, fewest=0)
             if not found:
-                self.searched = {"method": best.method, "recall": best.recall.as_json()}
+                self.searched = Searched(best.method, best.recall)
             found.append(best.pairs.ids[np.argsort(-best.pairs.scores, kind="stable")])
         return found
 
@@ -311,6 +340,6 @@ class View:
         return self._log_odds(search.best(count, self.asked), scorer)
 
     def _log_odds(self, found: Found, scorer: Scorer) -> ScoredPairs:
-        self.searched = {"method": found.method, "recall": found.recall.as_json()}
+        self.searched = Searched(found.method, found.recall)
         log_odds = scorer.log_odds(found.pairs.scores)
         return replace(found.pairs, scores=log_odds.astype(np.float32))

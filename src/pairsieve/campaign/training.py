@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,6 @@ CROSS_EPOCHS = 4  # over the labels
 _PAIRS_AT_ONCE = 1 << 16  # pairs whose rows are multiplied together
 
 Mask = NDArray[np.bool_]
-_Decided = tuple[Scorer, dict[str, float], NDArray[np.float64] | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +66,35 @@ class OutOfFold:
 
 
 @dataclass(frozen=True, eq=False)
+class Trained:
+    """What labels make: the scorer, and what was found on the way to it.
+
+    bi_encoder: without re-ranker, calibrated on the pairs that it was trained on. tried: average precision of
+    the labelled pairs under each kind of scorer that was tried, empty where no re-ranker was. out_of_fold:
+    (n,) log-odds of the labelled pairs by models that did not see their left text, where one was.
+    """
+
+    scorer: Scorer
+    bi_encoder: Scorer
+    tried: dict[str, float]
+    out_of_fold: NDArray[np.float64] | None
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """Average precision of the labelled pairs before and after training on what the re-ranker is sure of."""
+
+    out: Path
+    pairs: int  # that the re-ranker is sure of
+    before: float
+    after: float
+    kept: bool  # whether `out` was written
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"out": str(self.out)}
+
+
+@dataclass(frozen=True, eq=False)
 class _BiEncoderOutOfFold:
     """Scores, plain cosines and cross-fitted log-odds (n,) of labelled pairs by held-out bi-encoders."""
 
@@ -84,7 +112,7 @@ class Trainer:
     split: Split
     store: ArtifactStore
     scores: SplitScorer
-    _last: dict[str, _Decided] = field(default_factory=dict, init=False)  # of the labels asked for last
+    _last: dict[str, Trained] = field(default_factory=dict, init=False)  # of the labels asked for last
 
     # ── the matcher ─────────────────────────────────────────────────────────────────────────────
 
@@ -129,17 +157,23 @@ class Trainer:
 
     # ── the scorer ──────────────────────────────────────────────────────────────────────────────
 
+    def pretrained(self) -> Scorer:
+        """The scorer before any label: the encoder as it came, with corrections."""
+        return self._uncalibrated(self.learner.pretrained(), "")
+
+    def _uncalibrated(self, matcher: Matcher, model: str) -> Scorer:
+        return Scorer(matcher, self._corrections(matcher, model), float(matcher.weight), float(matcher.bias))
+
     def bi_encoder(self, labels: Labels) -> Scorer:
         """The scorer that labels make, without a re-ranker: matcher, corrections and head."""
         matcher, model = self.matcher(labels), self.model_key(labels)
-        corrections = self._corrections(matcher, model)
-        scorer = Scorer(matcher, corrections, float(matcher.weight), float(matcher.bias))
-        if corrections.none or not labels.round:
+        scorer = self._uncalibrated(matcher, model)
+        if scorer.corrections.none or not labels.round:
             return scorer
         key = {"model": model, **self.scored_by}
         folder = self.store.get("head", key, lambda place: self._fit_head(place, scorer, labels))
         head = load_json(folder / "head.json")
-        return Scorer(matcher, corrections, float(head["weight"]), float(head["bias"]))
+        return replace(scorer, weight=float(head["weight"]), bias=float(head["bias"]))
 
     @property
     def scored_by(self) -> dict[str, Any]:
@@ -173,50 +207,51 @@ class Trainer:
         With labels of both classes a re-ranker is part of it, by default only where labelled matches rank
         better with it among all candidates (`reranker.fit.best_share`).
         """
-        return self._decided(labels)[0]
+        return self.train(labels).scorer
 
     def tried(self, labels: Labels) -> dict[str, float]:
         """Out-of-fold average precision of bi-encoder and re-ranker; empty where no re-ranker was tried."""
-        return self._decided(labels)[1]
+        return self.train(labels).tried
 
     def out_of_fold(self, labels: Labels) -> OutOfFold:
         """The labelled pairs under the whole scorer, by models that did not see their left text."""
-        _, tried, log_odds = self._decided(labels)
+        trained = self.train(labels)
+        tried, log_odds = trained.tried, trained.out_of_fold
         if log_odds is None:
             log_odds = self._out_of_fold(labels).log_odds
             tried = {"bi-encoder": average_precision(log_odds, labels.values)}
         return OutOfFold(labels.ids, labels.values, log_odds, tried)
 
-    def _decided(self, labels: Labels) -> _Decided:
-        """The scorer, the out-of-fold average precision of those tried, and its log-odds where tried."""
+    def train(self, labels: Labels) -> Trained:
+        """Train on labels, or find what was trained on them; of round 0, the encoder as it came."""
         model = self.model_key(labels)
-        decided = self._last.get(model)
-        if decided is None:
-            decided = self._decide(labels)
+        trained = self._last.get(model)
+        if trained is None:
+            trained = self._train(labels)
             self._last.clear()
-            self._last[model] = decided
-        return decided
+            self._last[model] = trained
+        return trained
 
-    def _decide(self, labels: Labels) -> _Decided:
-        scorer, wanted = self.bi_encoder(labels), self.reranker_setting
+    def _train(self, labels: Labels) -> Trained:
+        bi_encoder, wanted = self.bi_encoder(labels), self.reranker_setting
         few, many = not enough_labels(labels.values), len(labels.ids) > TRAINED_AGAIN_UP_TO
         costly = not self.learner.uses_frozen_rows and (few or (many and wanted == "auto"))
         if wanted == "off" or costly or labels.values.all() or not labels.values.any():
-            return scorer, {}, None
+            return Trained(bi_encoder, bi_encoder, {}, None)
         held_out = self._out_of_fold(labels)
         # By scores that it was not trained on: a map puts even odds far below those of other pairs.
         weight, bias = fit_head(held_out.scores, labels.values)
-        scorer = replace(scorer, weight=weight, bias=bias)
+        scorer = replace(bi_encoder, weight=weight, bias=bias)
         if few:
-            return scorer, {}, None
+            return Trained(scorer, bi_encoder, {}, None)
         reranked, log_odds, helps = self._reranked(scorer, labels, wanted == "cross-encoder")
         tried = {
             "bi-encoder": average_precision(held_out.log_odds, labels.values),
             "re-ranker": average_precision(log_odds, labels.values),
         }
         if wanted == "auto" and not helps:
-            return scorer, tried, held_out.log_odds
-        return reranked, tried, log_odds
+            return Trained(scorer, bi_encoder, tried, held_out.log_odds)
+        return Trained(reranked, bi_encoder, tried, log_odds)
 
     @property
     def reranker_setting(self) -> str:
@@ -335,7 +370,7 @@ class Trainer:
 
     # ── back into one encoder ───────────────────────────────────────────────────────────────────
 
-    def distil(self, labels: Labels, out: Path, sure: float = 0.95) -> dict[str, Any]:
+    def distil(self, labels: Labels, out: Path, sure: float = 0.95) -> Distilled:
         """Train the bi-encoder again on what the re-ranker is sure of; kept in `out` where it ranks better.
 
         Candidates with a probability above `sure` or below 1 - `sure` join the labels. Judged by the average
@@ -353,8 +388,8 @@ class Trainer:
         also = scored.candidates[wanted], chance[wanted] >= sure
         before = average_precision(self._out_of_fold(labels).log_odds, labels.values)
         after = average_precision(self._out_of_fold(labels, also).log_odds, labels.values)
-        result = {"pairs": len(also[0]), "before": before, "after": after, "kept": after > before}
-        if after > before:
+        result = Distilled(out, len(also[0]), before, after, kept=after > before)
+        if result.kept:
             ids, values = (np.concatenate(both) for both in zip((labels.ids, labels.values), also))
             rng = generator_for(self.settings.seed, labels.round, "distilled")
             texts = self.split.left.texts, self.split.right.texts

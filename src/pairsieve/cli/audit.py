@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from typer import Option
 
 from pairsieve.cli import app, show
 from pairsieve.cli.options import CACHE, DISTRIBUTED, FOLDER, JSON
 from pairsieve.progress import doing
+
+if TYPE_CHECKING:
+    from pairsieve.audit.estimate import AuditResult, Limits
+    from pairsieve.contracts import Estimate
 
 
 @app.command()
@@ -43,53 +47,54 @@ def audit(
     campaign = open_campaign(folder, cache=cache, distributed=distributed)
     with doing("drawing and measuring"):
         found = audit_model(campaign, budget, threshold=threshold, precision=precision, split=split)
-    waiting = ""
-    if found.state == "waiting":
+    if found.figures.result is None:
         there = "" if found.split == campaign.settings.split else f" --split {found.split}"
-        waiting = (
+        words = (
             f"Waiting for {found.waiting:,} audit labels. Nothing is lost; run again when they are answered."
             f"\nLabel in the browser with pairsieve label {folder}{there}, or by file with "
             f"pairsieve ask {folder}{there} --out batch.csv and import."
         )
-    show(found.as_json(), as_json, waiting or audit_table(found.as_json()))
+    else:
+        about = f"After round {found.figures.round}, split {found.split}: "
+        words = about + audit_table(found.figures.result)
+    show(found.as_json(), as_json, words)
 
 
-def audit_table(figures: dict[str, Any]) -> str:
+def audit_table(found: AuditResult) -> str:
     """The figures for a person."""
 
-    def line(words: str, held: dict[str, Any] | None, form: str) -> str:
-        if held is None:
+    def line(words: str, figure: Estimate | Limits | None, form: str) -> str:
+        if figure is None:
             return f"  {words:24} {'-':>9}   not known: no match was seen"
-        low, high = (format(held[key], form) for key in ("low", "high"))
-        value = format(held["value"], form) if "value" in held else ""
-        return f"  {words:24} {value:>9}   [{low}, {high}]"
+        low, high = format(figure.low, form), format(figure.high, form)
+        value = getattr(figure, "value", None)  # limits have none
+        return f"  {words:24} {'' if value is None else format(value, form):>9}   [{low}, {high}]"
 
-    known, over = figures["recall_of_known"], figures["over_all"]
-    left_out = f"; {figures['unsure']:,} pairs without a label left out" if figures["unsure"] else ""
-    about = f"After round {figures['round']}, split {figures['split']}: {figures['pairs']:,} pairs"
+    known, over = found.recall_of_known, found.over_all
+    left_out = f"; {found.unsure:,} pairs without a label left out" if found.unsure else ""
     lines = [
-        f"{about}, {figures['labels']:,} labels drawn{left_out}",
+        f"{found.pairs:,} pairs, {found.labels:,} labels drawn{left_out}",
         "",
-        f"  At a score of {figures['threshold']:.4f} or more:",
-        line("precision", figures["precision"], ".4f"),
+        f"  At a score of {found.threshold:.4f} or more:",
+        line("precision", found.precision, ".4f"),
     ]
-    if figures["precision_of_new"] is not None:
-        lines.append(line("  of pairs not labelled", figures["precision_of_new"], ".4f"))
+    if found.precision_of_new is not None:
+        lines.append(line("  of pairs not labelled", found.precision_of_new, ".4f"))
     if known is not None:
-        words = f"of {known['n']:,}; too high: most were found by their scores"
-        lines.append(f"  {'recall of known matches':24} {known['value']:>9.4f}   {words}")
+        words = f"of {known.n:,}; too high: most were found by their scores"
+        lines.append(f"  {'recall of known matches':24} {known.value:>9.4f}   {words}")
     lines += [
         "",
-        f"  Among the {figures['reach_pairs']:,} best-scored pairs ({figures['reach_score']:.4f} or more):",
-        line("matches", figures["positives"], ",.0f"),
-        line("recall", figures["recall"], ".4f"),
-        line("average precision", figures["average_precision"], ".4f"),
+        f"  Among the {found.reach_pairs:,} best-scored pairs ({found.reach_score:.4f} or more):",
+        line("matches", found.positives, ",.0f"),
+        line("recall", found.recall, ".4f"),
+        line("average precision", found.average_precision, ".4f"),
         "",
         "  Among all pairs these labels allow:",
-        line("matches", over["positives"], ",.0f"),
-        line("recall", over["recall"], ".4f"),
-        line("average precision", over["average_precision"], ".4f"),
+        line("matches", over.positives, ",.0f"),
+        line("recall", over.recall, ".4f"),
+        line("average precision", over.average_precision, ".4f"),
         "",
-        f"  {figures['method']}.",
+        f"  {found.method}.",
     ]
     return "\n".join(lines)

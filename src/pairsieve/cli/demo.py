@@ -26,4 +26,4 @@ def demo(
     from pairsieve.demo import demo_table, run_demo
 
     result = run_demo(out, texts, labels, seed, say)
-    show(result, as_json, demo_table(result))
+    show(result.as_json(), as_json, demo_table(result))

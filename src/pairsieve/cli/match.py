@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from typer import Option
 
 from pairsieve.cli import app, call, say, show
 from pairsieve.cli.options import CACHE, DISTRIBUTED, FOLDER, JSON
 from pairsieve.progress import doing
+
+if TYPE_CHECKING:
+    from pairsieve.audit.estimate import Limits
+    from pairsieve.contracts import Estimate
+    from pairsieve.matches.checks import Check
+    from pairsieve.matches.figures import ClusterFigures, MatchFigures, ThresholdFigures
 
 _SPLIT = Option(None, "--split", help="The split to match. [all, or the campaign's own]")
 _THRESHOLD = Option(None, "--threshold", help="Every pair with this score or more.")
@@ -82,8 +89,8 @@ def match(
 
     campaign = open_campaign(folder, cache=cache, distributed=distributed)
     with doing("finding matches"):
-        found = call(find_matches, options, campaign, say=say).as_json()
-    show(found, as_json, match_words(found) if found["state"] == "listed" else waiting_words(found, folder))
+        found = call(find_matches, options, campaign, say=say).figures
+    show(found.as_json(), as_json, match_words(found) or waiting_words(found, folder))
 
 
 @app.command()
@@ -134,78 +141,84 @@ def cluster(
 
     campaign = open_campaign(folder, cache=cache, distributed=distributed)
     with doing("grouping duplicates"):
-        found = call(find_clusters, options, campaign, say=say).as_json()
-    show(found, as_json, cluster_words(found))
+        found = call(find_clusters, options, campaign, say=say).figures
+    show(found.as_json(), as_json, cluster_words(found))
 
 
-def match_words(found: dict[str, Any]) -> str:
-    """The figures of a list for a person."""
-    tried = found["scorer"]["out_of_fold_average_precision"]
-    lines = [f"{found['task']}, {found['split']}: {found['pairs']:,} pairs, {found['search']['method']}."]
-    if len(tried) > 1:
-        figures = ", ".join(f"{name} {value:.4f}" for name, value in tried.items())
-        used = "re-ranker" if found["scorer"]["reranked"] else "bi-encoder"
+def match_words(found: MatchFigures) -> str:
+    """The figures of a list for a person; empty where it is not written yet."""
+    ranked, written = found.ranked, found.written
+    if written is None:
+        return ""
+    lines = [f"{ranked.task}, {ranked.split}: {found.pairs:,} pairs, {ranked.method}."]
+    if len(ranked.tried) > 1:
+        figures = ", ".join(f"{name} {value:.4f}" for name, value in ranked.tried.items())
+        used = "re-ranker" if ranked.reranked else "bi-encoder"
         lines.append(f"Average precision of out-of-fold labels: {figures}. Used: the {used}.")
-    elif found["scorer"]["setting"] in ("on", "cross-encoder"):
+    elif ranked.reranker_setting in ("on", "cross-encoder"):
         from pairsieve.reranker.fit import FEWEST
 
         few = f"Too few labels for the re-ranker (it needs {FEWEST} of either class)"
         lines.append(f"{few}: the bi-encoder alone.")
-    if found["search"]["recall"]:
-        lines.append(f"The index finds {found['search']['recall']['value']:.4f} of the true nearest.")
-    lines += unreadable_words(found["unreadable_texts"])
-    lines.append(threshold_words(found["threshold"]))
-    if "check" in found:
-        lines.append(check_words(found["check"]))
-    sure = f" ({found['labelled']:,} pairs labelled as matches among them)" if found["labelled"] else ""
-    one = ", at most one a text" if found["one_to_one"] else ""
-    one = ", the pairs inside groups" if found["grouped"] else one
-    listed = f"{found['matches']:,} matches{one}{sure}" if found["matches"] else "no pair is listed"
-    lines.append(f"{found['out']}: {listed}.")
-    if "best_f1_pairs" in found:
-        lines.append(f"Without a target it would have about {found['best_f1_pairs']:,}, for the best F1.")
-    lines += list_words(found["threshold"])
-    if "truth" in found:
-        truth = found["truth"]
-        ap, best = truth["average_precision"], truth["best_f1"]["value"]
+    if ranked.recall is not None:
+        lines.append(f"The index finds {ranked.recall.value:.4f} of the true nearest.")
+    lines += unreadable_words(ranked.unreadable_texts)
+    lines.append(threshold_words(written.threshold))
+    if found.check is not None:
+        lines.append(check_words(found.check))
+    sure = f" ({written.labelled:,} pairs labelled as matches among them)" if written.labelled else ""
+    one = ", at most one a text" if written.one_to_one else ""
+    one = ", the pairs inside groups" if written.grouped else one
+    listed = f"{written.matches:,} matches{one}{sure}" if written.matches else "no pair is listed"
+    lines.append(f"{written.out}: {listed}.")
+    if written.best_f1_pairs is not None:
+        lines.append(f"Without a target it would have about {written.best_f1_pairs:,}, for the best F1.")
+    lines += list_words(written.threshold)
+    if written.truth is not None:
+        truth = written.truth
+        new = "none" if truth.new_precision is None else f"precision {truth.new_precision:.4f}"
+        of = "" if truth.new_precision is None else f" of {truth.new_pairs:,}"
+        ap, best = truth.average_precision, truth.best_f1.value
         lines += [
             "",
-            f"Against the truth of {found['split']} ({truth['positives']:,} matches), over all pairs:",
-            f"  the list         {_prf(truth['list'])}",
-            f"  its new pairs    {_new(truth['new'])}",
-            f"  by score alone   {_prf(truth['scores_alone'])}",
+            f"Against the truth of {ranked.split} ({truth.positives:,} matches), over all pairs:",
+            f"  the list         {_prf(truth.listed.precision, truth.listed.recall)}",
+            f"  its new pairs    {new}{of}",
+            f"  by score alone   {_prf(truth.scores_alone.precision, truth.scores_alone.recall)}",
             f"  average precision {ap:.4f}; the best F1 of any threshold {best:.4f}",
         ]
-    if "distilled" in found:
-        result = found["distilled"]
-        kept = f"kept in {result['out']}" if result["kept"] else "not kept: it did not rank better"
+    if found.distilled is not None:
+        result = found.distilled
+        kept = f"kept in {result.out}" if result.kept else "not kept: it did not rank better"
         lines.append(
-            f"Distilled with {result['pairs']:,} pairs the re-ranker is sure of: out-of-fold average "
-            f"precision {result['before']:.4f} before, {result['after']:.4f} after; {kept}."
+            f"Distilled with {result.pairs:,} pairs the re-ranker is sure of: out-of-fold average "
+            f"precision {result.before:.4f} before, {result.after:.4f} after; {kept}."
         )
     return "\n".join(lines)
 
 
-def cluster_words(found: dict[str, Any]) -> str:
+def cluster_words(found: ClusterFigures) -> str:
     """The figures of groups for a person."""
-    groups = f"{found['clusters']:,} groups of {found['clustered_texts']:,} texts"
+    groups = f"{found.clusters:,} groups of {found.clustered_texts:,} texts"
     lines = [
-        f"{found['task']}, {found['split']}: {found['texts']:,} texts.",
-        *unreadable_words(found["unreadable_texts"]),
-        threshold_words(found["threshold"]),
-        *unchecked_words(found["threshold"]),
-        f"{found['out']}: {groups}, the largest of {found['largest']:,}.",
-        f"{found['components_split']:,} chains of matches were split.",
-        *list_words(found["threshold"], "the pairs inside groups have"),
+        f"{found.ranked.task}, {found.ranked.split}: {found.texts:,} texts.",
+        *unreadable_words(found.ranked.unreadable_texts),
+        threshold_words(found.threshold),
+        *unchecked_words(found.threshold),
+        f"{found.out}: {groups}, the largest of {found.largest:,}.",
+        f"{found.components_split:,} chains of matches were split.",
+        *list_words(found.threshold, "the pairs inside groups have"),
     ]
-    for name, words in (
-        ("truth", "against the truth"),
-        ("truth_of_components", "unsplit chains would have"),
-        ("labels", "against the labels, which are harder than other pairs"),
+    for figures, words in (
+        (found.truth, "against the truth"),
+        (found.truth_of_components, "unsplit chains would have"),
+        (found.labels, "against the labels, which are harder than other pairs"),
     ):
-        if name in found:
-            figures = found[name]
-            lines.append(f"  {words}: pairwise {_prf(figures['pairwise'])}; B³ {_prf(figures['b3'])}")
+        if figures is not None:
+            pairwise = _prf(figures.pair_precision, figures.pair_recall)
+            lines.append(
+                f"  {words}: pairwise {pairwise}; B³ {_prf(figures.b3_precision, figures.b3_recall)}"
+            )
     return "\n".join(lines)
 
 
@@ -220,94 +233,94 @@ def unreadable_words(texts: int) -> list[str]:
     return [sentence]
 
 
-def threshold_words(chosen: dict[str, Any]) -> str:
+def threshold_words(chosen: ThresholdFigures) -> str:
     """The threshold, what it was chosen for and on, and precision and recall there on dev, if it was that."""
-    given = chosen["target"].startswith("a threshold of")
+    given = chosen.target.kind == "threshold"
     expected = ""
-    if chosen["measured"] and chosen["of"] == "dev":
-        figures = (f"{name} {_figure(chosen[name])}" for name in ("precision", "recall") if name in chosen)
-        expected = f"; {'by ' + chosen['basis'] if given else 'there'} {', '.join(figures)}"
-    target = " as given" if given else f" for {chosen['target']}"
-    source = f", from {chosen['basis']}" if chosen["from"] and not given else ""
-    sentence = f"Threshold {chosen['threshold']:.9g}{target}{source}{expected}."
-    return f"{sentence}\n  {chosen['trust']}" if chosen.get("trust") and expected else sentence
+    if chosen.dev is not None:
+        known = {"precision": chosen.precision, "recall": chosen.recall}
+        figures = (f"{name} {_figure(each)}" for name, each in known.items() if each is not None)
+        expected = f"; {'by ' + chosen.basis if given else 'there'} {', '.join(figures)}"
+    target = " as given" if given else f" for {chosen.target}"
+    source = f", from {chosen.basis}" if chosen.source and not given else ""
+    sentence = f"Threshold {chosen.point.threshold:.9g}{target}{source}{expected}."
+    return f"{sentence}\n  {chosen.trust}" if chosen.trust and expected else sentence
 
 
-def unchecked_words(chosen: dict[str, Any]) -> list[str]:
+def unchecked_words(chosen: ThresholdFigures) -> list[str]:
     """That nobody checks the precision or recall which groups were asked to have."""
-    if not chosen["target"].startswith(("a precision of", "a recall of")):
+    if chosen.target.kind not in ("precision", "recall"):
         return []
     return ["That is expected of the pairs by score, not checked."]
 
 
-def list_words(chosen: dict[str, Any], of: str = "the list has") -> list[str]:
+def list_words(chosen: ThresholdFigures, of: str = "the list has") -> list[str]:
     """What drawn labels say of the list as it is written; nothing where too few were drawn."""
-    if not chosen["measured"] or chosen["of"] != "list":
+    listed = chosen.listed
+    if listed is None:
         return []
-    new = chosen["precision_of_new"]
-    of_new = f"; its pairs nobody labelled {_figure(new)}" if new else ""
+    new = listed.precision_of_new
+    of_new = f"; its pairs nobody labelled {_figure(new)}" if new is not None else ""
     recall = "a recall that is not known: no match was seen"
-    if chosen["recall"]:
-        within = f"of the matches among the {chosen['reach_pairs']:,} best pairs"
-        recall = f"a recall of {_figure(chosen['recall'])} {within}"
-    figures = f"a precision of {_figure(chosen['precision'])}{of_new}; {recall}"
-    return [f"By {chosen['labels']:,} drawn labels {of} {figures}."]
+    if listed.recall is not None:
+        within = f"of the matches among the {listed.reach_pairs:,} best pairs"
+        recall = f"a recall of {_figure(listed.recall)} {within}"
+    figures = f"a precision of {_figure(listed.precision)}{of_new}; {recall}"
+    return [f"By {listed.labels:,} drawn labels {of} {figures}."]
 
 
-def check_words(check: dict[str, Any]) -> str:
+def check_words(check: Check) -> str:
     """What was shown of a list, or how many labels would show it."""
-    by = f" (answered by {check['answered_by']})" if check["answered_by"] and check["labels"] else ""
-    if check["threshold"] is None and check["beyond"]:
+    by = f" (answered by {check.answered_by})" if check.answered_by and check.labels else ""
+    if check.threshold is None and check.beyond:
         return (
-            f"Not shown: {check['labels']:,} labels{by} speak of the {check['pairs']:,} best-scored pairs, "
-            f"and about {check['beyond']:,.0f} more matches are expected below these."
+            f"Not shown: {check.labels:,} labels{by} speak of the {check.pairs:,} best-scored pairs, "
+            f"and about {check.beyond:,.0f} more matches are expected below these."
         )
-    if check["threshold"] is None:
-        spent = f" {check['labels']:,} labels{by} do not show it;" if check["labels"] else ""
-        return f"Not checked:{spent} about {check['needed']:,} more labels would tell (--check-labels)."
-    shown = f"Checked by {check['labels']:,} labels{by}: with {check['confidence']:.0%} confidence"
-    if check["target"] == "precision":
-        return f"{shown} its pairs that nobody labelled have a precision of {check['value']:g} or more."
-    if not check["beyond_pairs"]:
-        return f"{shown} it has {check['value']:g} or more of all matches."
+    if check.threshold is None:
+        spent = f" {check.labels:,} labels{by} do not show it;" if check.labels else ""
+        return f"Not checked:{spent} about {check.needed:,} more labels would tell (--check-labels)."
+    shown = f"Checked by {check.labels:,} labels{by}: with {check.confidence:.0%} confidence"
+    if check.target == "precision":
+        return f"{shown} its pairs that nobody labelled have a precision of {check.value:g} or more."
+    if not check.beyond_pairs:
+        return f"{shown} it has {check.value:g} or more of all matches."
     return (
-        f"{shown} it has {check['value']:g} or more of the matches among the {check['pairs']:,} best-scored "
+        f"{shown} it has {check.value:g} or more of the matches among the {check.pairs:,} best-scored "
         f"pairs. {_beyond_words(check)}"
     )
 
 
-def _beyond_words(check: dict[str, Any]) -> str:
+def _beyond_words(check: Check) -> str:
     """What a recall is not of."""
-    most, others = check["beyond_most"], check["beyond_pairs"]
+    most, others = check.beyond_most, check.beyond_pairs
     known = f"the labels drawn from all pairs leave room for up to {most:,} matches there"
     if most > others * USELESS_BOUND:
         known = "the labels drawn from all pairs are too few to say how many matches are there"
-    if check["beyond"] >= 0.5:
-        known += f"; about {check['beyond']:,.0f} are expected, and counted as missed"
+    if check.beyond >= 0.5:
+        known += f"; about {check.beyond:,.0f} are expected, and counted as missed"
     return f"That is not the recall of all matches: the other {others:,} pairs are not checked, and {known}."
 
 
-def waiting_words(found: dict[str, Any], folder: Path) -> str:
+def waiting_words(found: MatchFigures, folder: Path) -> str:
     """How a check that waits for people goes on."""
     return (
-        f"Waiting for {found['waiting']:,} labels that check the list. Nothing is lost; run again when they "
+        f"Waiting for {found.waiting:,} labels that check the list. Nothing is lost; run again when they "
         f"are answered.\nLabel in the browser with pairsieve label {folder}, or by file with "
         f"pairsieve ask {folder} --out batch.csv and import."
     )
 
 
-def _new(new: dict[str, Any]) -> str:
-    return f"precision {new['precision']:.4f} of {new['pairs']:,}" if "precision" in new else "none"
+def _figure(figure: Estimate | Limits | float) -> str:
+    if isinstance(figure, float):
+        return f"{figure:.3f}"
+    value = getattr(figure, "value", None)  # limits have none
+    return f"{'' if value is None else f'{value:.3f} '}[{figure.low:.3f}, {figure.high:.3f}]"
 
 
-def _figure(value: dict[str, float] | float) -> str:
-    if not isinstance(value, dict):
-        return f"{value:.3f}"
-    shown = f"{value['value']:.3f} " if "value" in value else ""
-    return f"{shown}[{value['low']:.3f}, {value['high']:.3f}]"
-
-
-def _prf(line: dict[str, Any]) -> str:
-    if "f1" not in line:
+def _prf(precision: float, recall: float) -> str:
+    total = precision + recall
+    if math.isnan(total):
         return "no pair"
-    return f"precision {line['precision']:.4f}, recall {line['recall']:.4f}, F1 {line['f1']:.4f}"
+    f1 = 2 * precision * recall / total if total else 0.0
+    return f"precision {precision:.4f}, recall {recall:.4f}, F1 {f1:.4f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def find_matches(
     figures = find_matches(campaign, listed, path, target, options)
     if distil is not None:
         distilled = campaign.trainer.distil(campaign.labels(campaign.latest()), Path(distil))
-        figures["distilled"] = {"out": str(distil), **distilled}
+        figures = replace(figures, distilled=distilled)
     return MatchList(path, figures)
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from pairsieve.audit.estimate import Limits
+    from pairsieve.campaign.audits import AuditFigures
+    from pairsieve.matches.figures import ClusterFigures, MatchFigures
     from pairsieve.report.facts import Missing
 
 Folder: TypeAlias = Path | str
@@ -266,18 +269,28 @@ class Audit:
     recall: Estimate | None
     average_precision: Estimate | None
     positives: Estimate | None  # matches within reach: see `pairsieve.audit.estimate`
-    _json: dict[str, Any] = field(repr=False)
+    figures: AuditFigures = field(repr=False)  # with limits and strata
 
     @staticmethod
-    def of(figures: dict[str, Any]) -> Audit:
-        about = figures["state"], figures["split"], figures["waiting"], figures.get("threshold")
-        names = ("precision", "recall", "average_precision", "positives")
-        precision, recall, average_precision, positives = (_estimate(figures, name) for name in names)
-        return Audit(*about, precision, recall, average_precision, positives, figures)
+    def of(figures: AuditFigures) -> Audit:
+        found = figures.result
+        if found is None:
+            return Audit("waiting", figures.split, figures.waiting, None, None, None, None, None, figures)
+        return Audit(
+            state="audited",
+            split=figures.split,
+            waiting=0,
+            threshold=found.threshold,
+            precision=_estimated(found.precision),
+            recall=_estimated(found.recall),
+            average_precision=_estimated(found.average_precision),
+            positives=_estimated(found.positives),
+            figures=figures,
+        )
 
     def as_json(self) -> dict[str, Any]:
         """As `pairsieve audit --json` prints it."""
-        return self._json
+        return self.figures.as_json()
 
 
 @dataclass(frozen=True)
@@ -294,23 +307,26 @@ class WrittenTable:
     """A table that was written: where it lies, and the figures about it. Iterating reads its rows."""
 
     path: Path
-    _json: dict[str, Any]
-    _rows = ""  # the figure that counts the rows
+    figures: MatchFigures | ClusterFigures
 
     @property
     def split(self) -> str:
-        return str(self._json["split"])
+        return self.figures.ranked.split
 
     @property
     def operating_point(self) -> OperatingPoint:
-        chosen = self._json["threshold"]
-        expected = (chosen.get(name) for name in ("precision", "recall"))
-        estimates = [_estimate({"it": each}, "it") if isinstance(each, dict) else each for each in expected]
-        return OperatingPoint(chosen["threshold"], estimates[0], estimates[1])
+        chosen = self.figures.threshold
+        if chosen is None:
+            raise self._not_written()
+        precision, recall = (
+            each if isinstance(each, float) else _estimated(each)
+            for each in (chosen.precision, chosen.recall)
+        )
+        return OperatingPoint(chosen.point.threshold, precision, recall)
 
     def as_json(self) -> dict[str, Any]:
         """As the command prints it with --json."""
-        return self._json
+        return self.figures.as_json()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """One dictionary a row; numbers are numbers, an empty cell is None."""
@@ -321,15 +337,18 @@ class WrittenTable:
         from pairsieve.matches.listing import NUMBERS, read_list
 
         if not self.path.exists():
-            what, remedy = "the list is not written yet", "Answer the questions that wait, and call it again"
-            raise InputError(what, where=str(self.path), remedy=remedy)
-        return read_list(self.path, most, self._json.get("columns", NUMBERS))
+            raise self._not_written()
+        return read_list(self.path, most, self.figures.columns or NUMBERS)
+
+    def _not_written(self) -> InputError:
+        what, remedy = "the list is not written yet", "Answer the questions that wait, and call it again"
+        return InputError(what, where=str(self.path), remedy=remedy)
 
     def to_arrow(self) -> pa.Table:
         """All rows as an Arrow table; a missing value is null."""
         import pyarrow as pa
 
-        types: dict[str, str] = self._json["columns"]
+        types = self.figures.columns
         columns: dict[str, list[Any]] = {name: [] for name in types}
         for row in self.rows():
             for name in types:
@@ -345,7 +364,7 @@ class WrittenTable:
         return self.to_arrow().to_pandas()
 
     def __len__(self) -> int:
-        return int(self._json[self._rows])
+        return self.figures.rows
 
     def __repr__(self) -> str:
         return f"<{len(self):,} rows in {self.path}>"
@@ -359,31 +378,33 @@ class WrittenTable:
         return html_table(f"{self.path}: {len(self):,} rows", columns, cells, more, words)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class MatchList(WrittenTable):
     """The matches of a collection, best first."""
 
-    _rows = "matches"
+    figures: MatchFigures
 
     @property
     def waiting(self) -> int:
         """Labels that people owe before the list is written; 0 where it is."""
-        return int(self._json.get("waiting", 0))
+        return self.figures.waiting
 
     @property
     def pairs(self) -> int:
         """Pairs that were searched."""
-        return int(self._json["pairs"])
+        return self.figures.pairs
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class ClusterList(WrittenTable):
     """The group of every text of a collection, or its merged records."""
 
-    _rows = "rows"
+    figures: ClusterFigures
 
     @property
     def clusters(self) -> int:
         """Groups of two texts or more."""
-        return int(self._json["clusters"])
+        return self.figures.clusters
 
 
 @dataclass(frozen=True)
@@ -402,6 +423,11 @@ class Report(Record):
     def as_json(self) -> dict[str, Any]:
         figures = super().as_json()
         return {"report": figures.pop("page"), **figures}
+
+
+def _estimated(figure: Estimate | Limits | float | None) -> Estimate | None:
+    """None of a figure that has limits alone, or no interval."""
+    return figure if isinstance(figure, Estimate) else None
 
 
 def _cell(value: Any) -> str:

@@ -29,8 +29,16 @@ from pairsieve.matches.clusters import (
     components,
     representatives,
 )
+from pairsieve.matches.figures import (
+    ClusterFigures,
+    MatchFigures,
+    RankedSplit,
+    TruthFigures,
+    WrittenMatches,
+    threshold_figures,
+)
 from pairsieve.matches.group_table import find_groups, group_columns, pairs_inside_groups
-from pairsieve.matches.listed import ListTally, threshold_figures
+from pairsieve.matches.listed import ListTally
 from pairsieve.matches.listing import (
     NO_ROOM,
     Known,
@@ -61,28 +69,21 @@ BEST_F1, DEFAULTS = Target(), ListOptions()
 
 def find_matches(
     campaign: Campaign, split: Split, out: Path, target: Target = BEST_F1, options: ListOptions = DEFAULTS
-) -> dict[str, Any]:
+) -> MatchFigures:
     """Write every pair of `split` above the threshold for a target to `out`, best first; returns figures.
 
     A precision or recall is checked by labels asked for the purpose. While people owe them nothing is
-    written: `state` is "waiting", and the same call goes on when they are given.
+    written, and the same call goes on when they are given.
     """
     check_out(out)
     if options.one_to_one:
         check_two(split.space)
     round, ranking, known, expected, point = _ranked(campaign, split, target, options)
-    about = {**_about(campaign, split, round, ranking), "pairs": split.space.size}
-    check = None
+    ranked, check = _ranked_split(campaign, round, ranking), None
     if expected is not None and target.kind in ("precision", "recall"):
         check = _check(campaign, round, ranking, expected, target, options)
         if check is not None and check.waiting:
-            return {
-                **about,
-                "state": "waiting",
-                "waiting": check.waiting,
-                "check": check.as_json(),
-                "matches": 0,
-            }
+            return MatchFigures(ranked, split.space.size, check, None)
         known = labelled_pairs(campaign, split) if options.known else known
         if check is not None and check.threshold is not None:
             point = _point(expected, check.threshold, options.known)
@@ -96,20 +97,18 @@ def find_matches(
     rows, found, labelled = write_list(out, bands, split, probability, known, options.texts, types)
     if not rows:
         point = OperatingPoint(point.threshold, np.nan, np.nan)  # an empty list has no precision
-    return {
-        **about,
-        "state": "listed",
-        "threshold": threshold_figures(target, expected, point, tally, campaign.settings.seed),
-        **({"check": check.as_json()} if check is not None else {}),
-        **_best_f1_pairs(ranking, expected, target),
-        "out": str(out),
-        "columns": types,
-        "matches": rows,
-        "labelled": labelled,
-        "one_to_one": options.one_to_one,
-        "grouped": options.grouped,
-        **({"truth": _against_truth(ranking, point, rows, found, known)} if _measurable(split) else {}),
-    }
+    written = WrittenMatches(
+        threshold=threshold_figures(target, expected, point, tally, campaign.settings.seed),
+        best_f1_pairs=_best_f1_pairs(ranking, expected, target),
+        out=out,
+        columns=types,
+        matches=rows,
+        labelled=labelled,
+        one_to_one=options.one_to_one,
+        grouped=options.grouped,
+        truth=_against_truth(ranking, point, rows, found, known) if _measurable(split) else None,
+    )
+    return MatchFigures(ranked, split.space.size, check, written)
 
 
 def _bands(
@@ -129,11 +128,11 @@ def _bands(
     return first_pairs(bands, int(target.value)) if target.kind == "count" else bands
 
 
-def _best_f1_pairs(ranking: Ranking, expected: ExpectedCurve | None, target: Target) -> dict[str, int]:
+def _best_f1_pairs(ranking: Ranking, expected: ExpectedCurve | None, target: Target) -> int | None:
     """Beside a list of a precision or recall: how long that of the best F1 would be, by score."""
     if expected is None or target.kind not in ("precision", "recall"):
-        return {}
-    return {"best_f1_pairs": ranking.count_reaching(choose_threshold(expected.curve, BEST_F1).threshold)}
+        return None
+    return ranking.count_reaching(choose_threshold(expected.curve, BEST_F1).threshold)
 
 
 def find_clusters(
@@ -143,7 +142,7 @@ def find_clusters(
     target: Target = BEST_F1,
     options: ListOptions = DEFAULTS,
     merge: MergeRules | None = None,
-) -> dict[str, Any]:
+) -> ClusterFigures:
     """Write the group of every text of `split` to `out`, with the group's representative; returns figures.
 
     With `options.as_table` the rows stand in the order of the collection, its columns first. merge: one
@@ -168,28 +167,28 @@ def find_clusters(
     with write_errors("the table", out, NO_ROOM):
         write_table(out, types, columns)
     size = np.bincount(group)
-    figures: dict[str, Any] = {
-        **_about(campaign, split, round, ranking),
-        "texts": len(group),
-        "threshold": threshold_figures(target, expected, point, tally, campaign.settings.seed),
-        "out": str(out),
-        "columns": types,
-        "rows": len(columns["cluster"]),
-        "clusters": int((size > 1).sum()),
-        "clustered_texts": int(size[size > 1].sum()),
-        "largest": int(size.max(initial=0)),
-        "components_split": _split_components(chained, group),
-    }
-    if _measurable(split):
-        truth = components(len(split.left), split.positives)
-        figures["truth"] = against_truth(group, truth).as_json()
-        figures["truth_of_components"] = against_truth(chained, truth).as_json()
+    truth = components(len(split.left), split.positives) if _measurable(split) else None
     ids, labels = campaign.ledger.labels(through=round)
+    by_labels = None
     if split is campaign.split and not _measurable(split) and len(ids):
         # Without the labels themselves: groups that were told the answers would agree with them.
         alone, _ = find_groups(ranking, point.threshold, Known.nothing())
-        figures["labels"] = against_labels(alone, ids[labels], ids[~labels]).as_json()
-    return figures
+        by_labels = against_labels(alone, ids[labels], ids[~labels])
+    return ClusterFigures(
+        ranked=_ranked_split(campaign, round, ranking),
+        texts=len(group),
+        threshold=threshold_figures(target, expected, point, tally, campaign.settings.seed),
+        out=out,
+        columns=types,
+        rows=len(columns["cluster"]),
+        clusters=int((size > 1).sum()),
+        clustered_texts=int(size[size > 1].sum()),
+        largest=int(size.max(initial=0)),
+        components_split=_split_components(chained, group),
+        truth=None if truth is None else against_truth(group, truth),
+        truth_of_components=None if truth is None else against_truth(chained, truth),
+        labels=by_labels,
+    )
 
 
 def ranked_list(
@@ -229,21 +228,19 @@ def _ranking(
     return without_pairs(rank(scored, split, search, rng), unlisted, unreadable)
 
 
-def _about(campaign: Campaign, split: Split, round: int, ranking: Ranking) -> dict[str, Any]:
-    """What was ranked, by which scorer, and how it was searched."""
-    return {
-        "campaign": str(campaign.folder),
-        "task": campaign.task.name,
-        "split": split.name,
-        "round": round,
-        "scorer": {
-            "reranked": ranking.scorer.reranker is not None,
-            "setting": campaign.settings.reranker,
-            "out_of_fold_average_precision": campaign.trainer.tried(campaign.labels(round)),
-        },
-        "unreadable_texts": ranking.unreadable_texts,
-        "search": {"method": ranking.method, "recall": ranking.recall.as_json() if ranking.recall else None},
-    }
+def _ranked_split(campaign: Campaign, round: int, ranking: Ranking) -> RankedSplit:
+    return RankedSplit(
+        campaign=campaign.folder,
+        task=campaign.task.name,
+        split=ranking.split.name,
+        round=round,
+        reranked=ranking.scorer.reranker is not None,
+        reranker_setting=campaign.settings.reranker,
+        tried=campaign.trainer.tried(campaign.labels(round)),
+        unreadable_texts=ranking.unreadable_texts,
+        method=ranking.method,
+        recall=ranking.recall,
+    )
 
 
 def split_named(campaign: Campaign, split: str | None) -> Split:
@@ -469,7 +466,7 @@ def _assigned(
 
 def _against_truth(
     ranking: Ranking, point: OperatingPoint, rows: int, found: int, known: Known
-) -> dict[str, Any]:
+) -> TruthFigures:
     """Exact figures against the truth: of the list, of its pairs nobody labelled, of the ranking."""
     positives = len(ranking.split.positives)
     new = rows - len(known.matches)
@@ -479,14 +476,15 @@ def _against_truth(
     reached = int((ranking.scores(ranking.split.positives) >= np.float32(point.threshold)).sum())
     every = ranking.count_reaching(point.threshold)
     alone = OperatingPoint(point.threshold, reached / every if every else np.nan, reached / positives)
-    return {
-        "positives": positives,
-        "list": listed.as_json(),
-        "new": {"pairs": new, **({"precision": right / new} if new > 0 else {})},
-        "scores_alone": alone.as_json(),
-        "average_precision": ranking.average_precision(),
-        "best_f1": curve.best_f1().as_json(),
-    }
+    return TruthFigures(
+        positives=positives,
+        listed=listed,
+        new_pairs=new,
+        new_precision=right / new if new > 0 else None,
+        scores_alone=alone,
+        average_precision=ranking.average_precision(),
+        best_f1=curve.best_f1(),
+    )
 
 
 def _split_components(component: Any, group: Any) -> int:

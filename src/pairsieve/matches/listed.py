@@ -10,7 +10,7 @@ So the parts are those of the list as it would be without labels, and what these
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,11 +20,9 @@ from pairsieve.audit.earlier_draws import EarlierDraws, PairSet
 from pairsieve.audit.errors import AnswerErrors, answer_errors
 from pairsieve.audit.estimate import DRAWS, AuditResult, Limits, estimate
 from pairsieve.audit.run import asked_pairs, of_ranking
-from pairsieve.contracts import Estimate, generator_for
+from pairsieve.contracts import Estimate
 from pairsieve.ledger import Ledger
-from pairsieve.matches.calibration import ExpectedCurve
 from pairsieve.matches.ranking import Ranking
-from pairsieve.matches.threshold import OperatingPoint, Target
 from pairsieve.pairs import Ids, Mask, ScoredPairs, is_member
 
 OF_ENDS = {"value": "value", "low": "high", "high": "low"}  # the more matches, the less a share of them
@@ -186,25 +184,3 @@ def _moved(figure: Figure, times: float, plus: dict[str, float]) -> Figure:
     """A share of matches and its ends, times a number and plus one of each; at most 1."""
     names = [name for name in plus if hasattr(figure, name)]
     return replace(figure, **{name: min(times * getattr(figure, name) + plus[name], 1.0) for name in names})
-
-
-def threshold_figures(
-    target: Target, expected: ExpectedCurve | None, point: OperatingPoint, tally: ListTally | None, seed: int
-) -> dict[str, Any]:
-    """The threshold and what is expected there; where something was measured, figures with intervals: of the
-    list as it is written from drawn labels, or of dev's pairs above the threshold.
-    """
-    figures: dict[str, Any] = {"target": str(target), "from": expected.source if expected else None}
-    figures |= {"basis": expected.basis if expected else "nothing", **point.as_json(), "measured": False}
-    known = expected is not None and np.isfinite(point.precision)
-    listed = tally.figures(generator_for(seed, 0, "match interval")) if tally is not None else None
-    if listed is not None and known:
-        figures |= {"measured": True, "of": "list", **asdict(listed)}
-    elif expected is not None and expected.interval is not None and expected.source == "dev" and known:
-        precision, recall = expected.interval(point)
-        figures |= {"measured": True, "of": "dev", "precision": precision.as_json()}
-        if recall is not None:
-            figures |= {"recall": recall.as_json()}
-    if expected is not None and expected.trust:
-        figures["trust"] = expected.trust
-    return figures

@@ -8,13 +8,15 @@ it is asked for by name: neither its pairs nor figures recorded of it are shown.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsieve.audit.calibrate import Reliability
+from pairsieve.audit.estimate import Limits
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.notebook import state_sentence
 from pairsieve.campaign.probability import calibrated_scorer, reliability_over_all
@@ -74,6 +76,38 @@ class Point:
     audited: bool = False  # from an audit of the pool, not from the truth of the split
 
 
+@dataclass(frozen=True)
+class Audited:
+    """An audit of the pool, as it was kept."""
+
+    round: int
+    labels: int
+    threshold: float
+    reach_pairs: int
+    precision: Estimate | Limits | None
+    recall: Estimate | Limits | None
+    average_precision: Estimate | Limits | None
+    positives: Estimate | Limits | None
+    method: str
+
+    @staticmethod
+    def of(row: Mapping[str, Any]) -> Audited:
+        counts = {name: row[name] for name in ("round", "labels", "threshold", "reach_pairs", "method")}
+        return Audited(
+            **counts,
+            precision=_figure(row["precision"]),
+            recall=_figure(row["recall"]),
+            average_precision=_figure(row["average_precision"]),
+            positives=_figure(row["positives"]),
+        )
+
+
+def _figure(row: Mapping[str, Any] | None) -> Estimate | Limits | None:
+    if row is None:
+        return None
+    return Estimate(**row) if "value" in row else Limits(**row)
+
+
 @dataclass(frozen=True, eq=False)
 class Sample:
     """What the same scores would claim on some pairs only: all matches, and a few of the non-matches."""
@@ -95,7 +129,7 @@ class Measured:
     samples: tuple[Sample, ...]  # the stated pairs, where there are any, and a balanced sample
     false_positives: tuple[ShownPair, ...]  # highest-scoring non-matches
     false_negatives: tuple[ShownPair, ...]  # lowest-scoring matches
-    reliability: tuple[dict[str, float], ...] = ()  # by bin of stated probability; empty without calibration
+    reliability: tuple[Reliability, ...] = ()  # by bin of stated probability; empty without calibration
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +161,7 @@ class Facts:
     start: float | None  # AP of the encoder before any label
     measured: Measured | None
     labelled: Labelled | None
-    audits: tuple[dict[str, Any], ...]
+    audits: tuple[Audited, ...]
     seconds: dict[int, dict[str, float]]
     advice: str
     people: People | None
@@ -176,16 +210,16 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
             list_found = listed(campaign)
         except PairsieveError as error:
             missing.append(Missing("The list", str(error), f"pairsieve match {folder}"))
-    audits = tuple(row["audit"] for row in status["rounds"] if "audit" in row)
+    audits = tuple(Audited.of(row["audit"]) for row in status["rounds"] if "audit" in row)
     if not audits and split is None and model:
         why, how = NO_AUDIT, f"pairsieve audit {folder} --budget 300"
         missing.append(Missing("Precision, recall and AP", why, how))
     if split is None:
         up_to = {count.round: sum(c.labelled for c in counts if c.round <= count.round) for count in counts}
         points = [
-            Point(a["round"], up_to[a["round"]], Estimate(**a["average_precision"]), True)
-            for a in audits
-            if "value" in (a["average_precision"] or {})
+            Point(audit.round, up_to[audit.round], audit.average_precision, True)
+            for audit in audits
+            if isinstance(audit.average_precision, Estimate)
         ]
     return Facts(
         name=campaign.folder.resolve().name,
@@ -327,7 +361,7 @@ def _measured(
         samples,
         _shown(split, wrong, scorer, True, lambda at: _rank_of_negative(at, of_positives, near.scores)),
         _shown(split, missed, scorer, False, lambda at: _rank_of_match(at, curve)),
-        tuple(reliability_over_all(scorer, scan, split.positives, known)) if scorer.calibrated else (),
+        reliability_over_all(scorer, scan, split.positives, known) if scorer.calibrated else (),
     )
 
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
+from pairsieve.audit.estimate import Limits
+from pairsieve.contracts import Estimate
 from pairsieve.files import write_bytes, write_errors
 from pairsieve.measure.figures import digits
 from pairsieve.report.facts import Facts, Measured, Missing, ShownPair
@@ -96,15 +97,15 @@ def _tiles(facts: Facts) -> str:
         ]
     elif facts.audits:
         last = facts.audits[-1]
-        for name in ("average_precision", "precision", "recall"):
-            held, words = last[name], name.replace("_", " ").capitalize()
+        shares = {"Average precision": last.average_precision, "Precision": last.precision}
+        for words, held in (shares | {"Recall": last.recall}).items():
             if held is None:
                 tiles.append((words, "–", "not known: no match was seen"))
                 continue
-            basis = f"{digits(held['low'])} to {digits(held['high'])}, by {last['labels']:,} audit labels"
-            if held["low"] == held["high"]:  # of precision, where everything above the line was asked
+            basis = f"{digits(held.low)} to {digits(held.high)}, by {last.labels:,} audit labels"
+            if held.low == held.high:  # of precision, where everything above the line was asked
                 basis = "exact: every such pair is labelled"
-            tiles.append((words, digits(held["value"]) if "value" in held else "–", basis))
+            tiles.append((words, digits(held.value) if isinstance(held, Estimate) else "–", basis))
     rows = "".join(
         f"<div><dt>{name}</dt><dd>{value}<small>{more}</small></dd></div>" for name, value, more in tiles
     )
@@ -168,13 +169,8 @@ def _reliability(facts: Facts) -> str:
     if facts.measured is None or not facts.measured.reliability:
         return ""
     rows = [
-        (
-            f"{row['from']:.1f} to {row['to']:.1f}",
-            f"{row['pairs']:,.0f}",
-            digits(row["stated"]),
-            digits(row["true"]),
-        )
-        for row in facts.measured.reliability
+        (f"{each.low:.1f} to {each.high:.1f}", f"{each.pairs:,.0f}", digits(each.stated), digits(each.true))
+        for each in facts.measured.reliability
     ]
     words = f"All pairs of {facts.split} that nobody labelled, by the probability that the scorer states. "
     words += "Stated: its mean. True: the share of matches."
@@ -187,15 +183,15 @@ def _audits(facts: Facts) -> str:
         return ""
     rows = []
     for audit in facts.audits:
-        about = (str(audit["round"]), f"{audit['labels']:,}", f"{audit['threshold']:.4f}")
-        estimates = [_interval(audit[name]) for name in ("precision", "recall", "average_precision")]
-        rows.append((*about, *estimates, _interval(audit["positives"], "{:,.0f}".format)))
+        about = (str(audit.round), f"{audit.labels:,}", f"{audit.threshold:.4f}")
+        shares = [_interval(each) for each in (audit.precision, audit.recall, audit.average_precision)]
+        rows.append((*about, *shares, _interval(audit.positives, "{:,.0f}".format)))
     columns = ("Round", "Labels", "From score", "Precision", "Recall", "Average precision", "Matches")
     words = (
         f"Measured on {_text(facts.pool.name)} by labels drawn with known chances, never used for training. "
-        f"Recall, average precision and matches are of the {facts.audits[-1]['reach_pairs']:,} best-scored "
+        f"Recall, average precision and matches are of the {facts.audits[-1].reach_pairs:,} best-scored "
         "pairs; further down so many labels cannot tell. "
-        f"Intervals: {_text(facts.audits[-1]['method'])}."
+        f"Intervals: {_text(facts.audits[-1].method)}."
     )
     return f"<section><h2>Audits</h2><p>{words}</p>{_table(columns, rows)}</section>"
 
@@ -349,8 +345,8 @@ def _share(count: int, whole: int) -> str:
     return f"{100 * count / whole:.1f}\u00a0% of the labels" if whole else "no label yet"
 
 
-def _interval(held: dict[str, Any] | None, shown: Callable[[float], str] = digits) -> str:
+def _interval(held: Estimate | Limits | None, shown: Callable[[float], str] = digits) -> str:
     if held is None:
         return "not known"
-    limits = f"{shown(held['low'])} to {shown(held['high'])}"
-    return f"{shown(held['value'])} ({limits})" if "value" in held else limits
+    limits = f"{shown(held.low)} to {shown(held.high)}"
+    return f"{shown(held.value)} ({limits})" if isinstance(held, Estimate) else limits

@@ -1,0 +1,225 @@
+"""Figures of a list of matches and of groups, as records; `as_json()` of them is what --json prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pairsieve.audit.estimate import Limits
+from pairsieve.campaign.training import Distilled
+from pairsieve.contracts import Estimate, generator_for
+from pairsieve.matches.calibration import ExpectedCurve
+from pairsieve.matches.checks import Check
+from pairsieve.matches.clusters import GroupFigures
+from pairsieve.matches.listed import ListFigures, ListTally
+from pairsieve.matches.threshold import OperatingPoint, Target
+from pairsieve.measure.curve import BestF1
+
+
+@dataclass(frozen=True)
+class RankedSplit:
+    """What was ranked, by which scorer, and how it was searched."""
+
+    campaign: Path
+    task: str
+    split: str
+    round: int
+    reranked: bool
+    reranker_setting: str
+    tried: Mapping[str, float]  # average precision of out-of-fold labels by each kind of scorer
+    unreadable_texts: int
+    method: str
+    recall: Estimate | None  # of an index's neighbours
+
+    def as_json(self) -> dict[str, Any]:
+        scorer = {"reranked": self.reranked, "setting": self.reranker_setting}
+        return {
+            "campaign": str(self.campaign),
+            "task": self.task,
+            "split": self.split,
+            "round": self.round,
+            "scorer": {**scorer, "out_of_fold_average_precision": dict(self.tried)},
+            "unreadable_texts": self.unreadable_texts,
+            "search": {"method": self.method, "recall": self.recall.as_json() if self.recall else None},
+        }
+
+
+@dataclass(frozen=True)
+class DevFigures:
+    """Precision and recall of dev's pairs above a threshold."""
+
+    precision: Estimate
+    recall: Estimate | None
+
+
+@dataclass(frozen=True)
+class ThresholdFigures:
+    """A threshold, what it was chosen for and on, and what is known there.
+
+    listed: of the list as it is written, by drawn labels. dev: of dev's pairs above the threshold. Without
+    either there is only the point of the curve on which the threshold was chosen.
+    """
+
+    target: Target
+    source: str | None  # labels, dev or audit; None where a given threshold or count rests on nothing
+    basis: str  # the same in words
+    point: OperatingPoint
+    listed: ListFigures | None
+    dev: DevFigures | None
+    trust: str  # how far the figures can be trusted, in a sentence; empty where there is nothing to say
+
+    @property
+    def precision(self) -> Estimate | Limits | float | None:
+        """The best that is known of it."""
+        measured = self.listed or self.dev
+        return measured.precision if measured is not None else _known(self.point.precision)
+
+    @property
+    def recall(self) -> Estimate | Limits | float | None:
+        """The best that is known of it."""
+        if self.listed is not None:
+            return self.listed.recall
+        return self.dev.recall if self.dev is not None and self.dev.recall else _known(self.point.recall)
+
+    def as_json(self) -> dict[str, Any]:
+        figures: dict[str, Any] = {"target": str(self.target), "from": self.source, "basis": self.basis}
+        figures |= {**self.point.as_json(), "measured": bool(self.listed or self.dev)}
+        if self.listed is not None:
+            figures |= {"of": "list", **asdict(self.listed)}
+        elif self.dev is not None:
+            figures |= {"of": "dev", **{name: each for name, each in asdict(self.dev).items() if each}}
+        return figures | ({"trust": self.trust} if self.trust else {})
+
+
+def _known(figure: float) -> float | None:
+    return figure if np.isfinite(figure) else None
+
+
+def threshold_figures(
+    target: Target, expected: ExpectedCurve | None, point: OperatingPoint, tally: ListTally | None, seed: int
+) -> ThresholdFigures:
+    """The threshold and what is expected there; where something was measured, figures with intervals: of the
+    list as it is written from drawn labels, or of dev's pairs above the threshold.
+    """
+    if expected is None:
+        return ThresholdFigures(target, None, "nothing", point, None, None, "")
+    known, dev = bool(np.isfinite(point.precision)), None
+    listed = tally.figures(generator_for(seed, 0, "match interval")) if tally is not None else None
+    listed = listed if known else None
+    if listed is None and expected.interval is not None and expected.source == "dev" and known:
+        dev = DevFigures(*expected.interval(point))
+    return ThresholdFigures(target, expected.source, expected.basis, point, listed, dev, expected.trust)
+
+
+@dataclass(frozen=True)
+class TruthFigures:
+    """A list against the truth, exactly: as it is written, its pairs nobody labelled, and by score alone."""
+
+    positives: int
+    listed: OperatingPoint
+    new_pairs: int
+    new_precision: float | None
+    scores_alone: OperatingPoint
+    average_precision: float
+    best_f1: BestF1
+
+    def as_json(self) -> dict[str, Any]:
+        precision = {} if self.new_precision is None else {"precision": self.new_precision}
+        return {
+            "positives": self.positives,
+            "list": self.listed.as_json(),
+            "new": {"pairs": self.new_pairs, **precision},
+            "scores_alone": self.scores_alone.as_json(),
+            "average_precision": self.average_precision,
+            "best_f1": self.best_f1.as_json(),
+        }
+
+
+@dataclass(frozen=True)
+class WrittenMatches:
+    """A list that was written."""
+
+    threshold: ThresholdFigures
+    best_f1_pairs: int | None  # beside a precision or recall: how long the list of the best F1 would be
+    out: Path
+    columns: Mapping[str, str]  # their names and types
+    matches: int
+    labelled: int  # of these, pairs labelled as matches
+    one_to_one: bool
+    grouped: bool  # the pairs inside groups
+    truth: TruthFigures | None
+
+
+@dataclass(frozen=True)
+class MatchFigures:
+    """Figures of a list of matches. `written` is None while people owe the labels that check it."""
+
+    ranked: RankedSplit
+    pairs: int  # that were searched
+    check: Check | None
+    written: WrittenMatches | None
+    distilled: Distilled | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Labels that people owe before the list is written."""
+        return self.check.waiting if self.written is None and self.check is not None else 0
+
+    @property
+    def rows(self) -> int:
+        return 0 if self.written is None else self.written.matches
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        return {} if self.written is None else self.written.columns
+
+    @property
+    def threshold(self) -> ThresholdFigures | None:
+        return None if self.written is None else self.written.threshold
+
+    def as_json(self) -> dict[str, Any]:
+        figures = {**self.ranked.as_json(), "pairs": self.pairs}
+        check = {} if self.check is None else {"check": self.check.as_json()}
+        found = self.written
+        if found is None:
+            figures |= {"state": "waiting", "waiting": self.waiting, **check, "matches": 0}
+        else:
+            figures |= {"state": "listed", "threshold": found.threshold.as_json(), **check}
+            if found.best_f1_pairs is not None:
+                figures["best_f1_pairs"] = found.best_f1_pairs
+            figures |= {"out": str(found.out), "columns": dict(found.columns), "matches": found.matches}
+            figures |= {name: getattr(found, name) for name in ("labelled", "one_to_one", "grouped")}
+            if found.truth is not None:
+                figures["truth"] = found.truth.as_json()
+        return figures | ({} if self.distilled is None else {"distilled": self.distilled.as_json()})
+
+
+@dataclass(frozen=True)
+class ClusterFigures:
+    """Figures of the groups of a collection, or of its merged records."""
+
+    ranked: RankedSplit
+    texts: int
+    threshold: ThresholdFigures
+    out: Path
+    columns: Mapping[str, str]  # names and types
+    rows: int
+    clusters: int  # groups of two texts or more
+    clustered_texts: int  # in these
+    largest: int
+    components_split: int  # chains of matches that make more than one group
+    truth: GroupFigures | None
+    truth_of_components: GroupFigures | None  # of chains that are not split
+    labels: GroupFigures | None  # where no truth is known, against the labels given
+
+    def as_json(self) -> dict[str, Any]:
+        figures = {**self.ranked.as_json(), "texts": self.texts, "threshold": self.threshold.as_json()}
+        figures |= {"out": str(self.out), "columns": dict(self.columns)}
+        counts = ("rows", "clusters", "clustered_texts", "largest", "components_split")
+        figures |= {name: getattr(self, name) for name in counts}
+        found = {name: getattr(self, name) for name in ("truth", "truth_of_components", "labels")}
+        return figures | {name: each.as_json() for name, each in found.items() if each is not None}
