@@ -285,7 +285,7 @@ class Campaign:
         return self.trainer.train(self.labels(round))
 
     def _measure(self, round: int, scorer: Scorer) -> RoundFigures:
-        """Exact figures of a scorer over all pairs of each measured split, kept in a file with its checksum."""
+        """Exact figures of a scorer over all pairs of each measured split, in a file with a checksum."""
         chosen, measures = self._selection_info(round), dict[str, SplitFigures]()
         for split in (self.task.splits[name] for name in sorted(self.settings.measure_splits)):
             if split.has_truth and len(split.positives):

@@ -7,10 +7,11 @@ ranking.py     the pairs of a split by score: all, or the neighbours that an ind
 listing.py     the list on disk: in bands, resumable, in any format; listed.py: its figures by drawn labels
 assignment.py  at most one partner a text
 clusters.py    groups of duplicates that a weak bridge does not merge; group_table.py, merging.py
-find.py        all of it in one call: `find_matches`, `find_clusters`; figures.py: what they return
+find.py        all of it in one call: `find_matches`, `find_clusters`; figures.py: what they return; options.py: how
 """
 
 from pairsieve.matches.assignment import one_to_one
 from pairsieve.matches.clusters import constrained_average_linkage, representatives
 from pairsieve.matches.find import find_clusters, find_matches
+from pairsieve.matches.options import ListOptions
 from pairsieve.matches.threshold import Target
