@@ -226,9 +226,9 @@ ROWS: dict[Package, list[Row]] = {
         ("febrl3", partial(_febrl, 3), (5_000,), 6_538, f"{PEOPLE}, up to 5 copies", MADE),
         ("febrl4", _febrl_two, (5_000, 5_000), 5_000, f"{PEOPLE}, one to one", MADE),
     ],
-    MISMO_LEIPZIG: [("affiliations", AFFILIATIONS, (2_260,), 16_795, "one column", UNRELIABLE)],
+    MISMO_LEIPZIG: [("affiliations", AFFILIATIONS, (2_260,), 16_795, "authors' affiliations", UNRELIABLE)],
     MISMO: [
-        ("patents", PATENTS, (2_379,), 293_785, "groups of up to 676", APPLICANTS),
+        ("patents", PATENTS, (2_379,), 293_785, "applicants, groups of up to 676", APPLICANTS),
         ("rldata500", partial(_labelled, "rldata/RLdata500.csv"), (500,), 50, GERMANS, MADE),
         ("rldata10000", partial(_labelled, "rldata/RLdata10000.csv"), (10_000,), 1_000, GERMANS, MADE),
     ],

@@ -1,8 +1,8 @@
 """A bench of strangers: default options on tables the product was not built with; AP, F1, batches, seconds.
 
     python -m experiments.bench.strangers --out FOLDER [--tables cora,people] [--labels 50,100,200,400,800]
-        [--seeds 0,1,2] [--jobs 1] [--cache FOLDER] [--data FOLDER] [--held-out FOLDER] [--limit SECONDS] [--keep]
-        [--share S]
+        [--seeds 0,1,2] [--jobs 1] [--cache FOLDER] [--data FOLDER] [--held-out FOLDER] [--limit SECONDS]
+        [--keep] [--share S]
     python -m experiments.bench.strangers --list
     python -m experiments.bench.strangers --out FOLDER --show
     python -m experiments.bench.strangers --out FOLDER --page
@@ -15,7 +15,8 @@ A table whose files are not there is skipped and named; --held-out is the folder
 [held-out in --data]. --share sets the measuring share, for a folder of its
 own: what the share costs is the difference (`measuring_cost`). --show prints the rows stored so far. --page
 keeps the rows in experiments/bench/results/strangers and writes docs/strangers.md and its picture from them;
-without --out from those kept.
+without --out from those kept. Rows of held-out tables are kept in a file of their own, each until its cell
+has another.
 """
 
 from __future__ import annotations
