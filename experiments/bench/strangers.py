@@ -1,7 +1,8 @@
 """A bench of strangers: default options on tables the product was not built with; AP, F1, batches, seconds.
 
     python -m experiments.bench.strangers --out FOLDER [--tables cora,people] [--labels 50,100,200,400,800]
-        [--seeds 0,1,2] [--jobs 1] [--cache FOLDER] [--data FOLDER] [--limit SECONDS] [--keep] [--share S]
+        [--seeds 0,1,2] [--jobs 1] [--cache FOLDER] [--data FOLDER] [--held-out FOLDER] [--limit SECONDS]
+        [--keep] [--share S]
     python -m experiments.bench.strangers --list
     python -m experiments.bench.strangers --out FOLDER --show
     python -m experiments.bench.strangers --out FOLDER --page
@@ -10,10 +11,12 @@ A cell is one table, one number of labels and one seed. It runs in a process of 
 `create_campaign(folder, task, labels=N)`, `run()`, `find_matches()`, nothing else set but the seed. Its row
 is stored as FOLDER/cells/TABLE.LABELS.SEED.json; a cell with a row is not run again (one that failed is, with
 --again). F1 is counted from the list's file against the truth, by code that shares nothing with the product.
-A table whose files are not there is skipped and named. --share sets the measuring share, for a folder of its
+A table whose files are not there is skipped and named; --held-out is the folder that `held_out_tables` made
+[held-out in --data]. --share sets the measuring share, for a folder of its
 own: what the share costs is the difference (`measuring_cost`). --show prints the rows stored so far. --page
 keeps the rows in experiments/bench/results/strangers and writes docs/strangers.md and its picture from them;
-without --out from those kept.
+without --out from those kept. Rows of held-out tables are kept in a file of their own, each until its cell
+has another.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ from pairsieve.files import write_text
 
 if TYPE_CHECKING:
     from pairsieve import Campaign
-    from pairsieve.tasks import Split
+    from pairsieve.tasks import Split, Task
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGETS = (50, 100, 200, 400, 800)
@@ -64,7 +67,13 @@ class Cell:
 
 
 def run_cell(
-    cell: Cell, out: Path, cache: Path, data: Path, keep: bool, share: float | None = None
+    cell: Cell,
+    out: Path,
+    cache: Path,
+    data: Path,
+    keep: bool,
+    share: float | None = None,
+    held_out: Path | None = None,
 ) -> dict[str, Any]:
     """Make the task, run the campaign, list its matches; the row to store. Whatever fails is in the row."""
     from pairsieve import PairsieveError
@@ -76,7 +85,7 @@ def run_cell(
     shutil.rmtree(folder, ignore_errors=True)
     began = time.perf_counter()
     try:
-        row |= _measured(cell, table, folder, cache, data, row, share)
+        row |= _measured(cell, table, table.task(data, held_out), folder, cache, row, share)
         row["outcome"] = complaint(row) or "ok"
     except PairsieveError as error:
         row |= {"outcome": "refused", "words": str(error)}
@@ -98,16 +107,15 @@ def revision() -> str:
 def _measured(
     cell: Cell,
     table: StrangerTable,
+    task: Task,
     folder: Path,
     cache: Path,
-    data: Path,
     row: dict[str, Any],
     share: float | None,
 ) -> dict[str, Any]:
     """The figures of a cell. `row` is filled on the way, so that a failure leaves what came before it."""
     from pairsieve import create_campaign, find_matches, save_task
 
-    task = table.make(data)
     split = task.splits.get("all") or task.splits["train"]
     measured = task.splits.get("dev", split)  # where there is a dev split, AP is over its pairs
     row |= {"texts": [len(split.left), len(split.right)], "one_table": split.space.symmetric}
@@ -228,6 +236,7 @@ def _run_all(asked: argparse.Namespace, wanted: Sequence[Cell]) -> None:
     environment = {**os.environ, **limits, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     base = [sys.executable, "-m", "experiments.bench.strangers", "--out", str(asked.out)]
     base += ["--cache", str(asked.cache), "--data", str(asked.data), *(["--keep"] if asked.keep else [])]
+    base += [] if asked.held_out is None else ["--held-out", str(asked.held_out)]
     base += [] if asked.share is None else ["--share", str(asked.share)]
 
     def run(cell: Cell) -> None:
@@ -281,13 +290,13 @@ def shares(row: dict[str, Any]) -> str:
     return " ".join(f"{100 * found / count:.0f}" if count else "?" for count, found in row.get("batches", ()))
 
 
-def _missing(names: Sequence[str], data: Path) -> set[str]:
+def _missing(names: Sequence[str], data: Path, held_out: Path | None = None) -> set[str]:
     """Tables whose files are not there, each named in a line."""
     absent = set()
     for name in names:
-        file = TABLES[name].file
-        if file and not (data / file).exists():
-            print(f"{name}: skipped, {data / file} is not there.", flush=True)
+        place = TABLES[name].place(data, held_out)
+        if place is not None and not place.exists():
+            print(f"{name}: skipped, {place} is not there.", flush=True)
             absent.add(name)
     return absent
 
@@ -303,6 +312,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--cache", type=Path, help="embeddings shared by all cells [OUT/cache]")
     parser.add_argument("--data", type=Path, default=SHARED)
+    parser.add_argument("--held-out", type=Path, help="what held_out_tables made [DATA/held-out]")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds of a cell")
     parser.add_argument("--keep", action="store_true", help="keep the campaigns' folders")
     parser.add_argument("--share", type=float, help="of each batch that is drawn to measure by")
@@ -316,7 +326,7 @@ def main() -> None:
 
     if asked.list:
         for table in TABLES.values():
-            print(f"{table.name:<22}{'real' if table.file else 'synthetic':<11}{table.about}")
+            print(f"{table.name:<22}{table.kind:<11}{table.about}")
         return
     if asked.page:
         page.write(stored(asked.out) if asked.out else None)
@@ -326,10 +336,11 @@ def main() -> None:
     asked.out = asked.out.resolve()
     asked.cache = (asked.cache or asked.out / "cache").resolve()
     asked.data = asked.data.resolve()
+    asked.held_out = asked.held_out and asked.held_out.resolve()
     if asked.cell:
         table, labels, seed = asked.cell.rsplit(".", 2)
         cell = Cell(table, int(labels), int(seed))
-        row = run_cell(cell, asked.out, asked.cache, asked.data, asked.keep, asked.share)
+        row = run_cell(cell, asked.out, asked.cache, asked.data, asked.keep, asked.share, asked.held_out)
         write_text(asked.out / "cells" / f"{asked.cell}.json", json.dumps(row))
         return
     if not asked.show:
@@ -337,7 +348,7 @@ def main() -> None:
         unknown = [name for name in names if name not in TABLES]
         if unknown:
             parser.error(f"no table {unknown[0]!r}; --list prints them")
-        absent = _missing(names, asked.data)
+        absent = _missing(names, asked.data, asked.held_out)
         (asked.out / "cells").mkdir(parents=True, exist_ok=True)
         done = {
             f"{row['table']}.{row['labels']}.{row['seed']}"

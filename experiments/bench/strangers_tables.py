@@ -14,12 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.bench.held_out_tables import TABLES as HELD_OUT_TABLES
 from experiments.bench.strangers_kinds import Columns, devices, songs
 from experiments.synthetic.records import table_of
 from pairsieve.demo import ROUGHNESS, SIZES
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, is_member, pair_rows
 from pairsieve.synthetic import CITATIONS, Roughness, group_sizes, same_cluster, synthetic_records
-from pairsieve.tasks import Collection, Split, Task, matching_task, qqp_task, wikiqa_task
+from pairsieve.tasks import Collection, Split, Task, matching_task, qqp_task, tables_task, wikiqa_task
 from pairsieve.tasks.fields import make_fields
 from pairsieve.tasks.joined import joined_rows
 
@@ -27,6 +28,7 @@ SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 CORA_COLUMNS = ("author", "title", "venue", "year", "pages")
 PLACE_COLUMNS = ("label", "lat", "lon")
 NOTHING = np.empty(0, np.int64)
+HELD_OUT = "held-out"  # of the data folder: what `held_out_tables` makes
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,23 @@ class StrangerTable:
     budgets: tuple[int, ...] = ()
     edge: bool = False
     file: str = ""  # below the data folder; synthetic tables need none
+
+    @property
+    def kind(self) -> str:
+        if self.name in HELD_OUT_TABLES:
+            return "held out"
+        return "real" if self.file else "synthetic"
+
+    def place(self, data: Path, held_out: Path | None = None) -> Path | None:
+        """Where its files are; tables of kind "held out" may lie in a folder of their own."""
+        if held_out is not None and self.kind == "held out":
+            return held_out / self.name
+        return data / self.file if self.file else None
+
+    def task(self, data: Path, held_out: Path | None = None) -> Task:
+        if held_out is not None and self.kind == "held out":
+            return held_out_task(held_out / self.name)
+        return self.make(data)
 
 
 # ── real tables ─────────────────────────────────────────────────────────────────────────────────
@@ -154,6 +173,18 @@ def _renumbered(group: Ids) -> Ids:
 
 def _wikiqa(data: Path) -> Task:
     return wikiqa_task(data / "wikiqa")
+
+
+def held_out_task(folder: Path) -> Task:
+    """A table as a new user gives it: its files, the key and the truth, every column."""
+    names = ("records.csv",) if (folder / "records.csv").exists() else ("left.csv", "right.csv")
+    return tables_task(
+        *(folder / name for name in names), key="id", matches=folder / "matches.csv", split="none"
+    )
+
+
+def _held_out(name: str, data: Path) -> Task:
+    return held_out_task(data / HELD_OUT / name)
 
 
 # ── synthetic tables ────────────────────────────────────────────────────────────────────────────
@@ -338,6 +369,10 @@ TABLES = {
         ),
         _table(
             "five-labels", "five labels in all", _made, "products", 1_000, GROUPS, edge=True, budgets=(5,)
+        ),
+        *(
+            _table(each.name, each.about, _held_out, each.name, file=f"{HELD_OUT}/{each.name}")
+            for each in HELD_OUT_TABLES.values()
         ),
     )
 }
