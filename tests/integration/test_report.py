@@ -18,9 +18,9 @@ import pytest
 from evaluating import Pairsieve, runner
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.probability import calibrated_scorer
-from pairsieve.contracts import Answer
+from pairsieve.contracts import Answer, Estimate
 from pairsieve.pairs import AllPairs, pair_rows
-from pairsieve.report.facts import Facts, gather
+from pairsieve.report.facts import Audited, Facts, gather
 from pairsieve.report.page import write_report
 from pairsieve.scorer.scorer import below_candidates, softsign
 from pairsieve.settings import without_password
@@ -403,8 +403,8 @@ def test_an_audited_figure_without_doubt_is_called_exact(written: tuple[Facts, P
     """Precision is known where every pair above the line is labelled: an interval of no width is none."""
     from pairsieve.report.page import _tiles
 
-    sure, unsure = {"value": 0.9173, "low": 0.9173, "high": 0.9173}, {"value": 0.5, "low": 0.25, "high": 0.75}
-    audit = {"labels": 300, "precision": sure, "recall": unsure, "average_precision": unsure}
+    sure, unsure = Estimate(0.9173, 0.9173, 0.9173, 300, ""), Estimate(0.5, 0.25, 0.75, 300, "")
+    audit = Audited(1, 300, 0.5, 1000, sure, unsure, unsure, None, "")
     shown = _tiles(replace(written[0], measured=None, audits=[audit]))
     assert "0.9173<small>exact: every such pair is labelled</small>" in shown
     assert shown.count("0.2500 to 0.7500, by 300 audit labels") == 2
