@@ -7,7 +7,7 @@ ranking.py     the pairs of a split by score: all, or the neighbours that an ind
 listing.py     the list on disk: in bands, resumable, in any format; listed.py: its figures by drawn labels
 assignment.py  at most one partner a text
 clusters.py    groups of duplicates that a weak bridge does not merge; group_table.py, merging.py
-find.py        all of it in one call: `find_matches`, `find_clusters`; figures.py: what they return; options.py: how
+find.py        all of it in one call: `find_matches`, `find_clusters`; options.py: how; figures.py: results
 """
 
 from pairsieve.matches.assignment import one_to_one
