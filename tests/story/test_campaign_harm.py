@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 
-from pairsieve import settings
-from pairsieve.artifacts import ArtifactStore
+from pairsieve import files, settings
 from pairsieve.campaign import Campaign, Step, loop
 from pairsieve.errors import PoolExhausted, SettingsError
 from pairsieve.ledger import Ledger
@@ -72,12 +71,7 @@ def run_until(folder: Path, moment: int) -> int:
     """Run a campaign and stop it at that moment of writing; how many moments there were until then."""
     wire = Tripwire(moment)
     with pytest.MonkeyPatch.context() as patch:
-        for owner, name in (
-            (ArtifactStore, "_install"),
-            (Ledger, "ask"),
-            (Ledger, "answer"),
-            (loop, "write_sealed"),
-        ):
+        for owner, name in ((files, "_install"), (Ledger, "ask"), (Ledger, "answer"), (loop, "write_sealed")):
             wire.watch(patch, owner, name)
         try:
             Campaign(folder).run()
