@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 
-from pairsieve import settings
-from pairsieve.artifacts import ArtifactStore
+from pairsieve import files, settings
 from pairsieve.campaign import Campaign, Step, loop
 from pairsieve.errors import PoolExhausted, SettingsError
 from pairsieve.ledger import Ledger
@@ -73,7 +72,7 @@ def run_until(folder: Path, moment: int) -> int:
     wire = Tripwire(moment)
     with pytest.MonkeyPatch.context() as patch:
         for owner, name in (
-            (ArtifactStore, "_install"),
+            (files, "_install"),
             (Ledger, "ask"),
             (Ledger, "answer"),
             (loop, "write_checksummed"),
