@@ -30,6 +30,7 @@ from pairsieve.audit.draws import AskedPairs
 from pairsieve.audit.guarantee import (
     NOT_DRAWN,
     TOP_SHARE,
+    PairsInQuestion,
     RecallSample,
     allowed_failures,
     check_precision,
@@ -118,10 +119,9 @@ def precision_once(asked: Asked, labels: int, seed: int) -> dict[str, float]:
         return np.array([truth[pair] for pair in pairs.tolist()], np.int8)
 
     result = check_precision(
+        PairsInQuestion(ids, scores),
         [float(each) for each in asked.thresholds],
-        asked.sizes.tolist(),
         asked.failures,
-        lambda threshold, count: ids[scores >= np.float32(threshold)][:count],
         ask,
         asked.wanted,
         labels,

@@ -189,5 +189,5 @@ def test_what_auto_took_is_in_the_campaigns_file_and_stays(
     for name, settings in {"paper": {"recipe": "paper"}, "full": {"learner": "full"}}.items():
         trained = ps.create_campaign(tmp_path / name, task, **options, **settings)
         assert trained.settings.precision == "float32"  # whole encoders are trained and embed in float32
-    with pytest.raises(SettingsError, match=r"precision is 'bfloat'.*Did you mean 'bfloat16'"):
+    with pytest.raises(SettingsError, match=r"`precision='bfloat'`.*Did you mean 'bfloat16'"):
         ps.create_campaign(tmp_path / "wrong", task, precision="bfloat", **options)

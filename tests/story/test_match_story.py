@@ -325,7 +325,8 @@ def test_a_threshold_that_a_check_chose_rests_on_its_labels(trained, tmp_path):
             f"the {check['labels']:,} labels of its check, answered by the truth of test, among lists by "
         )
         assert basis.startswith(chosen) and others in basis
-        assert f"from {chosen}" in match_words(found)
+        again = find_matches(folder, out, precision=0.5, split="test", source=source)
+        assert f"from {chosen}" in match_words(again.figures)
     called("audit", folder, "--split", "test", "--budget", 60)
     drawn = called("match", folder, "--f1", "--split", "test", "--from", "labels", "--out", out)
     assert "drawn" not in drawn["threshold"]["basis"]

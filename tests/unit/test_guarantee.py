@@ -11,10 +11,12 @@ from pairsieve.audit import guarantee
 from pairsieve.audit.guarantee import (
     NOT_DRAWN,
     TOP_SHARE,
+    PairsInQuestion,
     RecallSample,
     allowed_failures,
     check_precision,
     labels_needed,
+    left_precise,
     matches_beyond,
     permanent_order,
     plan_lists,
@@ -81,18 +83,16 @@ def checked(match: Any, rate: Any, precision: float, budget: int, seed: int, wai
     size = np.arange(1, len(match) + 1)
     expected = np.cumsum(rate) / size
     plan = plan_lists(size, expected, precision, budget)
-    order = permanent_order(np.arange(len(match)), seed)
     asked: list[int] = []
-
-    def draw(threshold: float, count: int) -> Any:
-        return np.argsort(order[: int(-threshold)])[:count]
 
     def ask(ids: Any) -> Any:
         asked.extend(ids.tolist())
         return None if waits else match[ids].astype(np.int8)
 
     sizes = size[plan.places].tolist()
-    found = check_precision([-float(n) for n in sizes], sizes, plan.failures, draw, ask, precision, budget)
+    order = np.argsort(permanent_order(np.arange(len(match)), seed))
+    question = PairsInQuestion(order, -(order + 1).astype(np.float32))
+    found = check_precision(question, [-float(n) for n in sizes], plan.failures, ask, precision, budget)
     return found, sizes[found.certified - 1] if found.certified else 0, asked
 
 
@@ -222,3 +222,63 @@ def test_without_pairs_in_question_the_list_is_what_is_within_reach() -> None:
     assert shortest_list(sample, 0.9, np.random.default_rng(0)) == 0.0
     every = RecallSample(scores, np.r_[np.ones(5, np.int8), np.zeros(6, np.int8)], 0.6, 0)
     assert shortest_list(every, 0.9, np.random.default_rng(0)) == pytest.approx(0.6)
+
+
+# ── pairs that were labelled or asked otherwise ─────────────────────────────────────────────────
+
+
+def test_labels_outside_the_sample_are_no_longer_left() -> None:
+    """Of 300 pairs 60 were drawn, 55 of them matches; 100 matches more were labelled by an earlier check.
+
+    The sample shows 0.8 of the 240 pairs outside it. With the earlier labels 140 are left, and the matches
+    there may be fewer: those labelled before were all taken from the good ones.
+    """
+    assert left_precise(300, 60, 55, (0, 0), 240, 0.8, 0.95)
+    assert not left_precise(300, 60, 55, (100, 100), 140, 0.8, 0.95)
+    assert left_precise(300, 60, 55, (240, 190), 0, 0.8, 0.95)
+
+
+@pytest.mark.parametrize(("first", "least"), [(None, 0.9), (0.95, 0.9)])
+def test_a_check_after_another_one_keeps_its_promise(first: float | None, least: float) -> None:
+    """150 pairs that match, then 150 of which half do: the earlier check labels the sure ones."""
+    rate = np.repeat([1.0, 0.5, 0.01], [150, 150, 500])
+    size = np.arange(1, len(rate) + 1)
+    expected = np.cumsum(np.clip(rate + 0.1 * (rate < 1), 0, 0.97)) / size
+    plans = {p: plan_lists(size, expected, p, 100) for p in (0.95, 0.8)}
+    kept = []
+    for seed in range(120):
+        match = np.random.default_rng(seed).random(len(rate)) < rate
+        order = np.argsort(permanent_order(np.arange(len(match)), seed))
+        scores = -(order + 1).astype(np.float32)
+        asked: list[int] = []
+
+        def ask(ids: Any, match: Any = match, asked: list[int] = asked) -> Any:
+            asked.extend(ids.tolist())
+            return match[ids].astype(np.int8)
+
+        before = np.empty(0, np.int64)
+        for wanted in filter(None, (first, 0.8)):
+            plan = plans[wanted]
+            question = PairsInQuestion(order, scores, (before, match[before].astype(np.int8)))
+            places = [-float(n) for n in size[plan.places]]
+            found = check_precision(question, places, plan.failures, ask, wanted, 100)
+            before = np.unique(np.array(asked, np.int64))
+        if found.certified:
+            left = np.setdiff1d(np.arange(size[plan.places[found.certified - 1]]), before)
+            assert found.left == len(left)
+            kept.append(not len(left) or match[left].mean() >= 0.8)
+    assert len(kept) >= 40 and np.mean(kept) >= least
+
+
+def test_unsure_pairs_stay_in_the_list_and_count_as_no_match() -> None:
+    """A list of 40 pairs that is labelled whole: with 12 unsure, 12 pairs are left, and none is shown."""
+    ids = np.arange(40)
+    question = PairsInQuestion(ids, np.ones(40, np.float32))
+    for unsure, shown in ((0, 1), (12, 0)):
+        answers = np.where(ids < unsure, -1, 1).astype(np.int8)
+        found = check_precision(question, [0.5], 0, lambda pairs, a=answers: a[pairs], 0.9, 100)
+        assert found.certified == shown
+    asked_before = PairsInQuestion(ids, np.ones(40, np.float32), unanswered=np.ones(12, np.float32))
+    assert not check_precision(
+        asked_before, [0.5], 0, lambda pairs: np.ones(len(pairs), np.int8), 0.9, 100
+    ).certified

@@ -13,8 +13,10 @@ lists overlap: with n labels each, lists from N₁ to N₂ pairs take n·(1 + lo
 
 **An exact test.** Of N pairs n are labelled, x of them matches. If the pairs left have not the precision P,
 there are at most ⌈P·(N - n)⌉ - 1 + x matches, and x or more among n of them are hypergeometric. A list passes
-where that has a chance of at most 1 - confidence. The promise is of the pairs left, not of those looked at.
-Where all are labelled, nothing is left to be wrong.
+where that has a chance of at most 1 - confidence. The promise is of the pairs left, not of those looked at:
+labels given for other lists or by an earlier check, m with y matches, are no longer left either: then it is
+⌈P·(N - n - m)⌉ - 1 + x + y (`left_precise`). A pair answered "unsure" is left, and no match. Where all are
+labelled, nothing is left to be wrong.
 
 **The plan** (the first list, and how many non-matches the labels of a list may hold) is fixed before any
 label is asked: the one that brings most, on average over what the calibration may be wrong by (`plan_lists`).
@@ -38,8 +40,9 @@ nothing near its end gives a sign, nobody sees.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -50,7 +53,7 @@ from pairsieve.audit.draws import FIRST_STRATUM, Counts, Floats, reach_rank
 from pairsieve.measure.curve import Curve
 from pairsieve.models.head import fit_head
 from pairsieve.numeric import logit, sigmoid
-from pairsieve.pairs import Ids, Mask, Scores
+from pairsieve.pairs import Ids, Mask, Scores, is_member
 
 GROWTH = 1.06  # of a candidate list over the one before
 SHORTEST, LONGEST = 0.2, 3.0  # first lists tried in planning, as multiples of the guess
@@ -68,7 +71,6 @@ MELDED = 10_000  # draws of limits
 NOT_DRAWN = -2
 MORE = 1.2  # labels that a list needs, over what it would need on average
 
-Draw = Callable[[float, int], Ids]  # (threshold, count): the list's first pairs in random order
 Ask = Callable[
     [Ids], "NDArray[np.int8] | None"
 ]  # labels (1, 0, or -1: unsure); None while they are waited for
@@ -90,6 +92,7 @@ class CheckedList:
     labels: int  # that were asked for
     wanted: int  # labels more that would probably show the first list; 0 where one is shown
     waiting: int = 0  # labels asked for and not yet given
+    left: int = 0  # pairs of the list shown that have no label
 
 
 def _chance(pairs: int, labels: ArrayLike, failures: ArrayLike, precision: float) -> Floats:
@@ -218,11 +221,52 @@ def _expected_gain(size: Floats, share: Floats, plan: Plan, precision: float, co
     return float(np.mean(np.sqrt(share)))
 
 
+@dataclass(frozen=True, eq=False)
+class PairsInQuestion:
+    """The pairs that had no label before a check, in the order of their random numbers.
+
+    before: those of them that earlier checks of the same ranking had labelled (sorted), and their labels.
+    unanswered: scores of other pairs that were asked and have no label; they are listed and cannot be drawn.
+    """
+
+    ids: Ids  # (n,)
+    scores: Scores  # (n,)
+    before: tuple[Ids, NDArray[np.int8]] = (np.empty(0, np.int64), np.empty(0, np.int8))
+    unanswered: Scores = field(default_factory=lambda: np.empty(0, np.float32))
+
+    def sample(self, threshold: float, count: int) -> Ids:
+        """The first pairs of a list, in random order."""
+        return self.ids[self.scores >= np.float32(threshold)][:count]
+
+
+def left_precise(
+    pairs: int,
+    sample: int,
+    right: int,
+    others: tuple[int, int],
+    left: int,
+    precision: float,
+    confidence: float,
+) -> bool:
+    """Whether a list is shown to be precise where nobody labelled it.
+
+    pairs: of the list that were in question; sample: drawn from them, right: labelled matches among these.
+    others: pairs of the list labelled outside the sample, and matches among them, which say nothing of
+    chance, but are no longer left. left: pairs that have no label now. If these have not the precision, there
+    are at most ⌈precision · left⌉ - 1 matches among them, so that many and those labelled in all.
+    """
+    from scipy.stats import hypergeom
+
+    if left <= 0:
+        return True
+    most = int(np.ceil(precision * left - 1e-9)) - 1 + right + others[1]
+    return bool(hypergeom.sf(right - 1, pairs, min(most, pairs), sample) <= 1.0 - confidence)
+
+
 def check_precision(
+    question: PairsInQuestion,
     thresholds: Sequence[float],
-    sizes: Sequence[int],
     failures: int,
-    draw: Draw,
     ask: Ask,
     precision: float,
     budget: int,
@@ -231,23 +275,25 @@ def check_precision(
 ) -> CheckedList:
     """The longest list of the sequence whose unlabelled pairs are shown to have `precision`.
 
-    thresholds, sizes: of the candidate lists, ascending in size, all pairs that had no label before the
-    check. failures: that a list's labels may hold, which says how many they are. draw, ask: see their types;
-    asking again for a pair costs nothing, so a check that was interrupted is run again from its start. At
-    most `budget` labels are asked for, `at_once` together. An unsure answer counts as no match.
+    thresholds: of the candidate lists, ascending in size. failures: that a list's labels may hold, which says
+    how many they are. ask: asking again for a pair costs nothing, so an interrupted check is run again from
+    its start. At most `budget` labels are asked for, `at_once` together. A pair whose answer is "unsure"
+    stays in the list without a label, and counts as no match.
     """
-    if not len(sizes):
+    if not len(thresholds):
         return CheckedList(0, 0, labels_needed(precision, confidence))
-    known: dict[int, bool] = {}
+    sizes = [int((question.scores >= np.float32(threshold)).sum()) for threshold in thresholds]
     samples = [
-        draw(threshold, sample_size(size, failures, precision, confidence)).tolist()
+        question.sample(threshold, sample_size(size, failures, precision, confidence)).tolist()
         for threshold, size in zip(thresholds, sizes)
     ]
-    certified, wrong, missing = 0, 0, list[int]()
+    earlier = dict(zip(question.before[0].tolist(), question.before[1].tolist()))
+    known: dict[int, int] = {}
+    certified, missing = 0, list[int]()
     for at, (sample, size) in enumerate(zip(samples, sizes)):
         allowed = allowed_failures(size, len(sample), precision, confidence)
         while True:
-            wrong = sum(pair in known and not known[pair] for pair in sample)
+            wrong = sum(pair in known and known[pair] != 1 for pair in sample)
             missing = [pair for pair in sample if pair not in known]
             if wrong > allowed or not missing or len(known) + len(missing) > budget:
                 break
@@ -257,13 +303,48 @@ def check_precision(
             given = ask(np.array(part, np.int64))
             if given is None:
                 return CheckedList(certified, len(known) + len(part), 0, len(part))
-            known.update((pair, label == 1) for pair, label in zip(part, given.tolist()))
+            known.update(zip(part, given.tolist()))
         if wrong > allowed or missing:
             break
+        if not _passes(question, thresholds[at], sample, {**earlier, **known}, precision, confidence):
+            break
         certified = at + 1
-    right = sum(known.values())
-    wanted = 0 if certified else max(labels_needed(precision, confidence) - right, 10)
-    return CheckedList(certified, len(known), wanted)
+    # Labels asked for longer lists lie in the shorter ones too, and are no longer left there.
+    labels = {**earlier, **known}
+    tried = zip(thresholds[:certified], samples)
+    passes = (_passes(question, *each, labels, precision, confidence) for each in tried)
+    certified = sum(itertools.takewhile(bool, passes))
+    if certified:
+        return CheckedList(
+            certified, len(known), 0, left=_left(question, thresholds[certified - 1], labels)[2]
+        )
+    right = sum(label == 1 for label in known.values())
+    return CheckedList(0, len(known), max(labels_needed(precision, confidence) - right, 10))
+
+
+def _passes(
+    question: PairsInQuestion,
+    threshold: float,
+    sample: Sequence[int],
+    labels: Mapping[int, int],
+    precision: float,
+    confidence: float,
+) -> bool:
+    """`left_precise` of one list, by all labels there are now (1, 0, or -1: unsure)."""
+    pairs, given, left = _left(question, threshold, labels)
+    own = np.isin(given, np.array(sample, np.int64))
+    match = np.array([labels[pair] == 1 for pair in given.tolist()], bool)
+    others = int((~own).sum()), int((match & ~own).sum())
+    return left_precise(pairs, len(sample), int((match & own).sum()), others, left, precision, confidence)
+
+
+def _left(question: PairsInQuestion, threshold: float, labels: Mapping[int, int]) -> tuple[int, Ids, int]:
+    """Of a list: how many pairs were in question, those that have a label now, how many have none."""
+    inside = question.scores >= np.float32(threshold)
+    given = np.array([pair for pair, label in labels.items() if label >= 0], np.int64)
+    given = given[is_member(given, np.sort(question.ids[inside]))]
+    unanswered = int((question.unanswered >= np.float32(threshold)).sum())
+    return int(inside.sum()), given, int(inside.sum()) - len(given) + unanswered
 
 
 @dataclass(frozen=True)

@@ -166,6 +166,8 @@ def match_words(found: MatchFigures) -> str:
     lines.append(threshold_words(written.threshold))
     if found.check is not None:
         lines.append(check_words(found.check))
+    else:
+        lines += unchecked_words(written.threshold)
     sure = f" ({written.labelled:,} pairs labelled as matches among them)" if written.labelled else ""
     one = ", at most one a text" if written.one_to_one else ""
     one = ", the pairs inside groups" if written.grouped else one
@@ -248,7 +250,7 @@ def threshold_words(chosen: ThresholdFigures) -> str:
 
 
 def unchecked_words(chosen: ThresholdFigures) -> list[str]:
-    """That nobody checks the precision or recall which groups were asked to have."""
+    """That nobody checks the precision or recall that was asked for."""
     if chosen.target.kind not in ("precision", "recall"):
         return []
     return ["That is expected of the pairs by score, not checked."]
@@ -281,6 +283,8 @@ def check_words(check: Check) -> str:
         spent = f" {check.labels:,} labels{by} do not show it;" if check.labels else ""
         return f"Not checked:{spent} about {check.needed:,} more labels would tell (--check-labels)."
     shown = f"Checked by {check.labels:,} labels{by}: with {check.confidence:.0%} confidence"
+    if check.target == "precision" and not check.left:
+        return f"Checked by {check.labels:,} labels{by}: every pair of it is labelled."
     if check.target == "precision":
         return f"{shown} its pairs that nobody labelled have a precision of {check.value:g} or more."
     if not check.beyond_pairs:

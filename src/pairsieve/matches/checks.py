@@ -20,6 +20,7 @@ from pairsieve.audit.guarantee import (
     NOT_DRAWN,
     TOP_SHARE,
     CheckedList,
+    PairsInQuestion,
     RecallSample,
     check_precision,
     labels_needed,
@@ -61,6 +62,7 @@ class Check:
     beyond: float = 0.0  # of recall: matches expected below these, counted as missed
     beyond_pairs: int = 0  # of recall: the pairs below, of which nothing is promised
     beyond_most: int = 0  # and the matches that the labels drawn from all pairs leave room for there
+    left: int = 0  # of precision: pairs of the list shown that nobody labelled
     answered_by: str = ""  # the truth of a split, where it answered; empty: people, files or models
 
     def as_json(self) -> dict[str, Any]:
@@ -95,16 +97,23 @@ class Checker:
         thresholds = expected.thresholds[plan.places]
         ids, scores = self._unlabelled(float(thresholds[-1]), before)
         first = np.argsort(permanent_order(ids, self.seed + self.round))
-        ids, scores = ids[first], scores[first]
         sizes, kept = np.unique([int((scores >= at).sum()) for at in thresholds], return_index=True)
         thresholds, sizes = thresholds[kept][sizes > 0], sizes[sizes > 0]
         if not len(sizes):
             return none
+        given, answers = self.ledger.labels("audit")
+        earlier = is_member(given, own_ids)
+        asked = np.setdiff1d(np.setdiff1d(self.ledger.asked(), own_ids), known.ids)
+        question = PairsInQuestion(
+            ids[first],
+            scores[first],
+            (given[earlier], answers[earlier].astype(np.int8)),
+            self.ranking.scores(asked),
+        )
         result: CheckedList = check_precision(
+            question,
             [float(each) for each in thresholds],
-            sizes.tolist(),
             plan.failures,
-            lambda threshold, count: ids[scores >= np.float32(threshold)][:count],
             lambda pairs: self._ask(pairs, len(pairs) / int(sizes[-1])),
             value,
             labels,
@@ -112,7 +121,8 @@ class Checker:
             at_once=AT_ONCE if self.split.has_truth else AT_ONCE_PEOPLE,
         )
         at = float(thresholds[result.certified - 1]) if result.certified else None
-        return Check("precision", value, confidence, result.labels, at, result.waiting, result.wanted)
+        check = Check("precision", value, confidence, result.labels, at, result.waiting, result.wanted)
+        return replace(check, left=result.left)
 
     def recall(self, every: Curve, free: Curve, value: float, labels: int, confidence: float) -> Check:
         """The shortest list shown to have the recall `value` of the matches within reach.

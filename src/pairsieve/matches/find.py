@@ -403,9 +403,13 @@ def _check(
     target: Target,
     options: ListOptions,
 ) -> Check | None:
-    """Labels asked to show that the list is what was wanted; None where nobody could answer."""
+    """Labels asked to show that the list is what was wanted; None where nobody could answer.
+
+    And where the list is not the one that a check speaks of: one of every pair above a threshold, for a
+    recall with every known match.
+    """
     ledger = _ledger(campaign, ranking)
-    if ledger is None:
+    if ledger is None or options.one_to_one or (target.kind == "recall" and not options.known):
         return None
     checker = Checker(ranking, ledger, ranking.split, round, campaign.settings.seed)
     curve = expected.curve if expected.unlabelled is None else expected.unlabelled
