@@ -25,6 +25,8 @@ from pairsieve.cli import data as data_commands
 from pairsieve.cli.flags import command_of, in_flags
 from pairsieve.library import ledgers, tasks
 from pairsieve.library.campaigns import Options
+from pairsieve.matches.figures import MatchFigures, RankedSplit, ThresholdFigures, WrittenMatches
+from pairsieve.matches.threshold import OperatingPoint, Target
 from pairsieve.reranker.fit import FEWEST
 from pairsieve.sources.endpoint import Endpoint
 from pairsieve.tasks import matching_task, tables_task
@@ -293,20 +295,12 @@ def test_groups_of_a_precision_say_that_it_is_not_checked(done: Path, runner: Pa
 
 
 def test_the_fewest_labels_of_the_re_ranker_are_its_own() -> None:
-    found: dict[str, Any] = {
-        "task": "t",
-        "split": "all",
-        "pairs": 1,
-        "unreadable_texts": 0,
-        "labelled": 0,
-        "matches": 0,
-        "search": {"method": "exact", "recall": None},
-        "scorer": {"reranked": False, "setting": "on", "out_of_fold_average_precision": {}},
-        "threshold": {"target": "a threshold of 1", "threshold": 1.0, "from": None, "measured": False},
-        "one_to_one": False,
-        "grouped": False,
-        "out": "m.csv",
-    }
+    ranked = RankedSplit(Path("c"), "t", "all", 1, False, "on", {}, 0, "exact", None)
+    threshold = ThresholdFigures(
+        Target("threshold", 1.0), None, "", OperatingPoint(1.0, 0.5, 0.5), None, None, ""
+    )
+    written = WrittenMatches(threshold, None, Path("m.csv"), {}, 0, 0, False, False, None)
+    found = MatchFigures(ranked, 1, None, written)
     assert f"(it needs {FEWEST} of either class)" in match.match_words(found)
 
 
