@@ -73,7 +73,7 @@ def test_alpha_is_undefined_without_variety_and_without_pairs() -> None:
 
 
 def test_alpha_wants_a_table() -> None:
-    with pytest.raises(InputError, match="a row per pair"):
+    with pytest.raises(InputError, match="A row per pair"):
         krippendorff_alpha([0, 1, 1])
 
 
