@@ -5,7 +5,7 @@
 
 Simulates rankings of 200,000 pairs in regimes that are hard in different ways. Each repeat draws labels in
 two draws (with --adaptive the second is planned with the answers to the first), answers them by the truth (or
-wrongly, one in twenty), estimates, and compares with the exact figures. Printed for every figure: its truth,
+now and then wrongly), estimates, and compares with the exact figures. Printed for every figure: its truth,
 the mean of the values, how many standard errors that is off (z), the share of repeats in which the 95 %
 limits hold the truth, and their mean width. Repeats in which a figure was undefined are not counted in its
 coverage; their share is printed.
@@ -32,6 +32,7 @@ from pairsieve.progress import tracked
 PAIRS, MATCHES, LISTED = 200_000, 140, 150
 DRAWS = 400  # behind an interval; the product takes 2000
 WRONG = 0.05
+TWICE = 200  # pairs answered by two people, of those asked
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,9 @@ class Case:
     match: NDArray[np.bool_]  # (pairs,) by rank
     known: NDArray[np.int64]  # places that are known, sorted
     listed: int  # pairs at or above the threshold
-    wrong: float = 0.0  # share of wrong answers
+    wrong: float = 0.0  # share of wrong answers about non-matches
+    missed: float | None = None  # and about matches; None: the same
+    second: float = 1.0  # how often a second person errs, for each time that the first one does
     adaptive: bool = False  # the second draw is planned with the answers to the first
     errors: str = ""  # "", "known" or "estimated": what the estimate is told of that
 
@@ -94,6 +97,15 @@ def cases(seed: int) -> dict[str, Callable[[], Case]]:
         ),
         "1 in 20 wrong, estimated": lambda: case(
             "1 in 20 wrong, estimated", falling(4.0, rng), best, wrong=WRONG, errors="estimated"
+        ),
+        "one annotator wrong": lambda: case(
+            "one annotator wrong", falling(4.0, rng), best, wrong=0.15, second=0.0, errors="estimated"
+        ),
+        "only non-matches wrong": lambda: case(
+            "only non-matches wrong", falling(4.0, rng), best, wrong=0.1, missed=0.0, errors="estimated"
+        ),
+        "only matches wrong": lambda: case(
+            "only matches wrong", falling(4.0, rng), best, missed=0.15, errors="estimated"
         ),
     }
 
@@ -166,8 +178,8 @@ def draw(
 def estimated_once(case: Case, labels: int, rng: np.random.Generator) -> tuple[AuditResult, dict[str, float]]:
     """One repeat: the estimate, and the figures of the answers it was given or of the truth."""
     scores = case.scores
-    flipped = rng.random(len(case.match)) < case.wrong
-    given = case.match ^ flipped
+    rates = np.where(case.match, case.wrong if case.missed is None else case.missed, case.wrong)
+    given = case.match ^ (rng.random(len(case.match)) < rates)
     asked = AskedPairs.nothing().then(scores[case.known], given[case.known], 0, np.ones(len(case.known)))
     reaching = np.arange(1, len(scores) + 1)[::-1]
     at = scores[case.listed - 1 : case.listed]
@@ -183,11 +195,13 @@ def estimated_once(case: Case, labels: int, rng: np.random.Generator) -> tuple[A
     if case.errors == "known":
         errors = AnswerErrors(case.wrong)
     elif case.errors == "estimated":
-        differ = int(rng.binomial(200, 2 * case.wrong * (1 - case.wrong)))
-        errors = AnswerErrors.from_disagreements(differ, 200)
+        twice = rng.choice(taken, min(TWICE, len(taken)), replace=False)
+        again = case.match[twice] ^ (rng.random(len(twice)) < case.second * rates[twice])
+        matches, others = int((given[twice] & again).sum()), int((~given[twice] & ~again).sum())
+        errors = AnswerErrors.from_pairs(len(twice) - matches - others, matches, others)
     found = estimate(strata, asked, float(at[0]), rng, reach=reach, ranks=ranks, errors=errors, draws=DRAWS)
     inside = int(np.searchsorted(-scores, -np.float32(reach), side="right")) if reach >= -1 else len(scores)
-    of = replace(case, match=given if case.wrong and not errors else case.match)
+    of = replace(case, match=case.match if errors else given)
     return found, truth(of, inside, taken)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 import experiments.bench.audit_coverage as bench
 from pairsieve.audit import draws as drawing
 from pairsieve.audit.draws import AskedPairs, Strata, allocate, draw_pairs, strata_from_counts, whole_labels
+from pairsieve.audit.earlier_draws import earlier_draws_estimate
 from pairsieve.audit.errors import AnswerErrors, errors_among
 from pairsieve.audit.estimate import Limits, estimate, stratum_counts
 from pairsieve.audit.ranked import Layout
@@ -254,7 +256,7 @@ def test_wrong_answers_are_taken_off() -> None:
     assert told.positives.low > 8000 and corrected.positives.low == 0
     values = (corrected.precision, corrected.positives, corrected.left, corrected.recall)
     assert all(isinstance(each, Limits) for each in values)  # cut off at 0 a value would be biased
-    twice = AnswerErrors.from_disagreements(18, 100)
+    twice = AnswerErrors.from_pairs(18, 10, 72)
     assert twice.rate == pytest.approx(0.1)  # 2 · 0.1 · 0.9
     unsure = estimate(only, asked, -2.0, rng(), errors=twice)
     assert unsure.positives.high > corrected.positives.high  # the rate itself is in doubt
@@ -280,9 +282,44 @@ def test_the_error_rate_is_that_of_the_first_two_answers_of_pairs_answered_twice
     others = [(0, "cid", 1), (50, "bea", None), (60, "truth", 1)]
     found = errors_among([*alone, *again, *others])
     assert found is not None and (found.disagreed, found.twice) == (4, 40)
+    assert (found.matches, found.others) == (0, 36)
     assert found.alone == pytest.approx(0.6)  # where two agree, neither is taken to be wrong
     assert found.rate == pytest.approx(0.6 * (1 - np.sqrt(1 - 0.2)) / 2)
     assert errors_among([*alone, *again[:19]]) is None
+
+
+def test_all_wrong_answers_may_be_one_persons_and_about_one_class() -> None:
+    """Of pairs answered twice 15 differ, 45 match by both, 40 by none: of 60 matches 15 may be wrong."""
+    box = AnswerErrors.from_pairs(15, 45, 40).box(0.05)
+    assert box.false[0] == box.missed[0] == 0  # they may be the other person's
+
+    def at_most_15(of: int, share: float) -> float:
+        return sum(math.comb(of, k) * share**k * (1.0 - share) ** (of - k) for k in range(16))
+
+    assert at_most_15(60, box.missed[1]) == pytest.approx(0.025, abs=0.006)  # Clopper and Pearson
+    assert at_most_15(55, box.false[1]) == pytest.approx(0.025, abs=0.006)
+    text = str(AnswerErrors.from_pairs(15, 45, 40))
+    assert "15 of 100 pairs" in text and "supposes that two people err independently" in text
+
+
+@pytest.mark.parametrize("says", [150, 850])
+def test_answers_wrong_about_one_class_only_are_allowed_for(says: int) -> None:
+    """No pair matches and one model says so of 15 in 100, or all do and it misses 15. The person is right."""
+    only = Strata(np.array([-2.0], np.float32), np.array([100_000]))
+    asked = drawn(only, [(1000, says, 0.01)])
+    agreed = (0, 850) if says == 150 else (850, 0)
+    found = estimate(only, asked, -2.0, rng(), errors=AnswerErrors.from_pairs(150, *agreed))
+    moved = earlier_draws_estimate(only, asked, -2.0, errors=AnswerErrors.from_pairs(150, *agreed))
+    for each in (found, moved):
+        assert each.precision.low == 0 if says == 150 else each.precision.high == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("regime", ["one annotator wrong", "only non-matches wrong", "only matches wrong"])
+def test_limits_hold_whoever_errs_and_about_what(regime: str) -> None:
+    found = bench.study(bench.cases(1)[regime](), 90, 40, 1)["figures"]
+    held = {name: row["coverage"] for name, row in found.items()}
+    assert min(held.values()) >= 0.9, held
 
 
 def test_a_ratio_is_corrected_for_its_curvature_and_has_a_value_from_60_labels_on() -> None:

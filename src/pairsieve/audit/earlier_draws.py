@@ -30,18 +30,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from pairsieve.audit.draws import TRAIN, AskedPairs, Counts, Floats, Strata
-from pairsieve.audit.errors import AnswerErrors
+from pairsieve.audit.errors import AnswerErrors, ErrorBox
 from pairsieve.audit.estimate import AuditResult, Limits, OverAll, known_recall, no_pair
 from pairsieve.pairs import Mask
 
 BETS = np.sin(np.pi * (np.arange(48) + 0.5) / 96) ** 2  # quantiles of Beta(1/2, 1/2)
 HALVINGS = 40
-ENDS_OF_RATE = 1000  # draws of the rate of wrong answers
 
 
 @dataclass(frozen=True)
@@ -62,15 +60,22 @@ class Claim:
     match: Floats  # (n,) of the pairs asked
     other: Floats
     most: float
-    width: float  # the sum of both over all pairs
+    widths: tuple[float, float]  # the sums of either over all pairs
 
     @staticmethod
     def of(matches: PairSet, times: float, others: PairSet, times_others: float, most: float) -> Claim:
         """Of the matches of one set and the non-matches of another, each so many times."""
-        width = times * matches.pairs + times_others * others.pairs
-        return Claim(
-            np.where(matches.asked, times, 0.0), np.where(others.asked, times_others, 0.0), most, width
+        match, other = np.where(matches.asked, times, 0.0), np.where(others.asked, times_others, 0.0)
+        return Claim(match, other, most, (times * matches.pairs, times_others * others.pairs))
+
+    def of_answers(self, errors: ErrorBox) -> float:
+        """What the same sum of the answers is at the most, with wrong answers about so many non-matches and
+        matches: (1 - a - b) · most + a · width of matches + b · width of non-matches."""
+        a, b = (
+            most if width > self.most else least
+            for (least, most), width in zip((errors.false, errors.missed), self.widths)
         )
+        return self.most + a * (self.widths[0] - self.most) + b * (self.widths[1] - self.most)
 
 
 @dataclass(frozen=True)
@@ -89,22 +94,17 @@ class EarlierDraws:
         )
         return at, at[first][draw], size[draw] / self.asked.inclusion_probability[at]
 
-    @cached_property
-    def _rates(self) -> Callable[[float], Any]:
-        """The ends of the rate of wrong answers at a level."""
-        if self.errors is None:
-            return lambda level: (0.0,)
-        low, high = self.errors.draw(ENDS_OF_RATE, np.random.default_rng(0))
-        return lambda level: np.unique([np.quantile(low, level), np.quantile(high, 1.0 - level)])
-
-    def _refuted(self, claim: Claim, rate: float, level: float, noise: float) -> bool:
-        """With wrong answers at this rate a claim is of the answers that would be given, and the sum over
+    def _refuted(self, claim: Claim, box: ErrorBox | None, level: float, noise: float) -> bool:
+        """With wrong answers at such rates a claim is of the answers that would be given, and the sum over
         pairs asked is off by chance: by so many standard errors at the most.
         """
         labels = self.asked.labels
         z = np.where(labels == 1, claim.match, claim.other) * (labels >= 0)
-        most = (1.0 - 2.0 * rate) * claim.most + rate * claim.width
-        spread = np.sqrt(rate * (1.0 - rate) * np.cumsum((claim.match - claim.other) ** 2))
+        most, variance = claim.most, 0.0
+        if box is not None:
+            most, rate = claim.of_answers(box), min(max(box.false[1], box.missed[1]), 0.5)
+            variance = rate * (1.0 - rate)
+        spread = np.sqrt(variance * np.cumsum((claim.match - claim.other) ** 2))
         before = np.concatenate([[0.0], np.cumsum(z) - noise * spread])
         if before[-1] > most + 1e-9:
             return True
@@ -117,26 +117,15 @@ class EarlierDraws:
         """The lowest figure from `low` to `high` whose claim is not refuted at `level`. The larger the
         figure, the less is against it.
         """
-        noise = 0.0
-        if self.errors is not None:  # the level is for the draws, the rate and the noise
+        noise, box = 0.0, None
+        if self.errors is not None:  # the level is for the draws, the rates and the noise
             level = level / 3.0
-            noise = np.sqrt(2.0 * np.log(1.0 / level))
-        return min(self._bisected(claim, low, high, level, rate, noise) for rate in self._rates(level))
-
-    def _bisected(
-        self,
-        claim: Callable[[float], Claim],
-        low: float,
-        high: float,
-        level: float,
-        rate: float,
-        noise: float,
-    ) -> float:
-        if not self._refuted(claim(low), rate, level, noise):
+            noise, box = float(np.sqrt(2.0 * np.log(1.0 / level))), self.errors.box(level)
+        if not self._refuted(claim(low), box, level, noise):
             return low
         for _ in range(HALVINGS):
             middle = (low + high) / 2.0
-            low, high = (middle, high) if self._refuted(claim(middle), rate, level, noise) else (low, middle)
+            low, high = (middle, high) if self._refuted(claim(middle), box, level, noise) else (low, middle)
         return high
 
     def matches(self, of: PairSet, level: float) -> tuple[float, float]:

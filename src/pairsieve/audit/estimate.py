@@ -26,14 +26,15 @@ out a match in ten thousand, so over all pairs recall and AP have wide limits an
 pairs down to a rank fixed beforehand (`draws.reach_rank`) are a population that labels can speak of: recall
 and AP *within reach* are those of the matches there.
 
-**Wrong answers.** Without an error rate the figures are of the answers as given. With one (`errors.py`) each
-rate is corrected (Rogan and Gladen 1978) and the error rate's own uncertainty enters the limits. There is no
-value then: the unbiased one falls below 0 or above 1 wherever rates are near these, and cut off it is biased.
+**Wrong answers.** Without error rates the figures are of the answers as given. With them (`errors.py`) each
+rate is corrected (Rogan and Gladen 1978), and limits are the widest over all rates of wrong answers about
+non-matches and about matches that may be. There is no value then: the unbiased one falls below 0 or above 1
+wherever rates are near these, and cut off it is biased.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -48,6 +49,8 @@ from pairsieve.pairs import Mask
 
 STEEPER = 32.0  # how much faster the rate may fall inside a stratum than around it: AP's upper limit
 DRAWS = 2000
+STEPS = 5  # rates of wrong answers that limits of recall are the widest of
+LEAST_RIGHT = 0.02  # 1 - a - b for rates of wrong answers; at 0 answers say nothing
 # Drawn labels (of equal weights) and labelled matches within reach from which recall and AP have a value.
 FEWEST_LABELS, FEWEST_MATCHES = 60, 5
 
@@ -236,25 +239,53 @@ def _matches(held: StratumCounts, count: int, rng: np.random.Generator) -> _Matc
     return _Matches(lower, upper, held.known_matches + held.value)
 
 
+@dataclass(frozen=True)
+class _Worlds:
+    """Matches under rates of wrong answers at the ends of what they may be: one where answers are right.
+
+    With more wrong answers about matches there are more of them, by one factor everywhere: it makes no
+    difference to recall. With more about non-matches there are fewer, by so many pairs of every stratum.
+    """
+
+    fewer: tuple[_Matches, ...]  # fewest wrong answers about matches; from fewest to most about non-matches
+    more: tuple[_Matches, ...]  # most wrong answers about matches; fewest and most about non-matches
+
+    @staticmethod
+    def only(matches: _Matches) -> _Worlds:
+        return _Worlds((matches,), (matches,))
+
+    @property
+    def value(self) -> Floats | None:
+        return self.fewer[0].value
+
+    def count_limits(self, figure: Callable[[Floats], Floats], grows: Mask, tail: float) -> Limits:
+        """Of a figure that grows with matches."""
+        low, high = self.fewer[-1], self.more[0]
+        return Limits(low.limits(figure, grows, tail).low, high.limits(figure, grows, tail).high)
+
+    def ratio_limits(self, figure: Callable[[Floats], Floats], grows: Mask, tail: float) -> Limits:
+        """Of a figure that a factor makes no difference to."""
+        return hull(each.limits(figure, grows, tail) for each in self.fewer)
+
+
+def hull(limits: Iterable[Limits]) -> Limits:
+    low, high = zip(*((each.low, each.high) for each in limits))
+    return Limits(min(low), max(high))
+
+
 def _corrected_matches(
     held: StratumCounts, errors: AnswerErrors, groups: tuple[Mask, ...], count: int, rng: np.random.Generator
-) -> tuple[_Matches, _Matches]:
-    """Matches in all and among the pairs nobody labelled, with an error rate e.
+) -> tuple[_Worlds, _Worlds]:
+    """Matches in all and among the pairs nobody labelled, with a share a of answers about non-matches wrong,
+    and a share b about matches.
 
-    A share q of answers that say "match" leaves (q - e) / (1 - 2e) matches. That may be below 0 in a stratum.
-    Only the sums over `groups` of strata are cut off at 0, since what one stratum has too few another has too
-    many.
+    A share q of answers that say "match" leaves (q - a) / (1 - a - b) matches. That may be below 0 in a
+    stratum. Only the sums over `groups` of strata are cut off at 0, since what one stratum has too few
+    another has too many.
     """
     undrawn = np.maximum(held.rest - held.seen, 0.0)
-    ends, rates = _rate_limits(held, count, rng), errors.draw(count, rng)
-
-    def true_share(q: Floats, e: Floats) -> Floats:
-        return np.minimum((q - e[:, None]) / (1.0 - 2.0 * e[:, None]), 1.0)
-
-    def of_known(e: Floats, away: Floats) -> Floats:
-        spread = np.sqrt(held.known * e[:, None] * (1.0 - e[:, None]))
-        middle = held.known_matches - held.known * e[:, None]
-        return np.minimum((middle + away * spread) / (1.0 - 2.0 * e[:, None]), held.known)
+    ends, box = _rate_limits(held, count, rng), errors.draw(count, rng)
+    away = rng.standard_normal((count, len(undrawn)))
 
     def cut_off(matches: Floats) -> Floats:
         positive = np.maximum(matches, 0.0)
@@ -264,13 +295,25 @@ def _corrected_matches(
             positive[:, group] *= np.divide(left, some, out=np.zeros_like(some), where=some > 0)
         return positive
 
-    away = rng.standard_normal((count, len(undrawn)))
-    found = []
-    for pairs, known in ((held.rest, 1.0), (undrawn, 0.0)):
-        lower = np.minimum(*(known * of_known(e, away) + pairs * true_share(ends[0], e) for e in rates))
-        upper = np.maximum(*(known * of_known(e, away) + pairs * true_share(ends[1], e) for e in rates))
-        found.append(_Matches(cut_off(lower), cut_off(upper)))
-    return found[0], found[1]
+    def world(a: Floats, b: Floats) -> tuple[_Matches, _Matches]:
+        a, b = a[:, None], b[:, None]
+        right = np.maximum(1.0 - a - b, LEAST_RIGHT)
+        spread = np.sqrt(held.known_matches * b + (held.known - held.known_matches) * a)
+        known = (held.known_matches - held.known * a + away * spread) / right
+        shares = [np.minimum((q - a) / right, 1.0) for q in ends]
+        every = (cut_off(np.minimum(known, held.known) + held.rest * share) for share in shares)
+        return _Matches(*every), _Matches(*(cut_off(undrawn * share) for share in shares))
+
+    (least, most), (fewest, missed) = box.false, box.missed
+    steps = np.zeros(1) if np.array_equal(least, most) else np.linspace(0.0, 1.0, STEPS)
+    fewer = [world(least + step * (most - least), fewest) for step in steps]
+    more = [world(each, missed) for each in (least, most)[: len(steps)]]
+    every, unlabelled = (_Worlds(*both) for both in zip(_apart(fewer), _apart(more)))
+    return every, unlabelled
+
+
+def _apart(worlds: list[tuple[_Matches, _Matches]]) -> tuple[tuple[_Matches, ...], tuple[_Matches, ...]]:
+    return tuple(each for each, _ in worlds), tuple(each for _, each in worlds)
 
 
 def estimate(
@@ -298,8 +341,8 @@ def estimate(
         raise no_pair(threshold)
     labelled = held.known_matches + held.hits
     if errors is None:
-        matches = _matches(held, draws, rng)
-        left = matches.less(labelled)
+        found = _matches(held, draws, rng)
+        matches, left = _Worlds.only(found), _Worlds.only(found.less(labelled))
         tail = (1.0 - confidence) / 2.0
     else:
         groups = (above, inside & ~above, ~inside)
@@ -318,10 +361,10 @@ def estimate(
         value = float(np.clip(value, 0.0, most))
         return Estimate(value, min(limits.low, value), max(limits.high, value), labels, method)
 
-    def counted(of: _Matches, where: Mask, per: float = 1.0) -> Estimate | Limits:
+    def counted(of: _Worlds, where: Mask, per: float = 1.0) -> Estimate | Limits:
         """Matches of some strata, by so many pairs. Limits of a number of matches are whole numbers."""
         value = None if of.value is None else float(of.value[where].sum()) / per
-        limits = of.limits(lambda m: m[:, where].sum(axis=1) / per, where, tail)
+        limits = of.count_limits(lambda m: m[:, where].sum(axis=1) / per, where, tail)
         if per > 1:
             return around(value, limits, 1.0)
         return around(value, Limits(float(np.floor(limits.low + 1e-9)), float(np.ceil(limits.high - 1e-9))))
@@ -349,12 +392,13 @@ def estimate(
         return figure
 
     def recall_limits(where: Mask) -> Limits:
-        return matches.limits(recall(where), above, tail)
+        return matches.ratio_limits(recall(where), above, tail)
 
     def ap_limits(where: Mask) -> Limits:
-        ends = (matches.lower, matches.upper, where)
-        low = np.fmin(*(layout.lowest(*ends, fall) for fall in (0.0, 1.0)))
-        return _quantiles(low, layout.highest(*ends, STEEPER), tail)
+        fewer = (matches.fewer[0], matches.fewer[-1])[: len(matches.fewer)]
+        tried = [layout.lowest(each.lower, each.upper, where, fall) for each in fewer for fall in (0.0, 1.0)]
+        highest = [layout.highest(each.lower, each.upper, where, STEEPER) for each in matches.more]
+        return _quantiles(np.fmin.reduce(tried), np.fmax.reduce(highest), tail)
 
     everywhere = np.ones(len(strata), bool)
 
