@@ -41,7 +41,7 @@ import numpy as np
 
 from pairsieve.audit.draws import TRAIN, AskedPairs, Floats, Strata
 from pairsieve.audit.errors import AnswerErrors
-from pairsieve.audit.ranked import Layout
+from pairsieve.audit.ranked import Layout, Ties
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError
 from pairsieve.pairs import Mask
@@ -281,6 +281,7 @@ def estimate(
     *,
     reach: float = -2.0,
     ranks: Floats | None = None,
+    ahead: Floats | None = None,
     errors: AnswerErrors | None = None,
     confidence: float = 0.95,
     draws: int = DRAWS,
@@ -289,6 +290,7 @@ def estimate(
     `strata`.
 
     ranks: (n,) of each asked pair, how many pairs reach its score; None takes the middle of its stratum.
+    ahead: (n,) how many pairs score higher; None takes no two scores as equal.
     errors: how often an answer is wrong, where something is known of it.
     """
     above, inside = strata.reaching(threshold), strata.reaching(reach)
@@ -327,8 +329,11 @@ def estimate(
         return around(value, Limits(float(np.floor(limits.low + 1e-9)), float(np.ceil(limits.high - 1e-9))))
 
     new = float((held.rest - held.seen)[above].sum())
-    layout = Layout.of(strata, held.totals, asked, ranks, errors is None)
-    drawn = Layout.as_drawn(strata, held.totals, asked, ranks, errors is None)
+    ties, placed = Ties.of(strata, ahead, ranks), errors is None
+    layouts = [Layout.of(strata, held.totals, asked, ranks, placed, ties=ties)]
+    if len(ties):  # scores between known ties may be shared too: AP as if each were, and as if none
+        layouts.append(Layout.of(strata, held.totals, asked, ranks, placed, ties=ties.with_gaps(strata)))
+    drawn = Layout.as_drawn(strata, held.totals, asked, ranks, placed, ties)
     seen = bool(labelled[inside].sum() > 0)
     complete = not (held.rest - held.seen)[inside].sum() > 0
     enough = bool(held.effective[inside].sum() >= FEWEST_LABELS)
@@ -353,8 +358,9 @@ def estimate(
 
     def ap_limits(where: Mask) -> Limits:
         ends = (matches.lower, matches.upper, where)
-        low = np.fmin(*(layout.lowest(*ends, fall) for fall in (0.0, 1.0)))
-        return _quantiles(low, layout.highest(*ends, STEEPER), tail)
+        low = np.fmin.reduce([each.lowest(*ends, fall) for each in layouts for fall in (0.0, 1.0)])
+        high = np.fmax.reduce([each.highest(*ends, STEEPER) for each in layouts])
+        return _quantiles(low, high, tail)
 
     everywhere = np.ones(len(strata), bool)
 

@@ -23,6 +23,7 @@ from pairsieve.sources import TruthSource
 from pairsieve.tasks import Split
 
 DEFAULT_BUDGET = 300
+LEAST = np.float32(1e-30)  # no score differs from 0 by less
 CHECK = "check of round "  # how the questions of a list's check begin their name
 RECALL_CHECK = "recall check of round "
 REVIEW = "review "  # and those that people picked from a list themselves
@@ -127,10 +128,11 @@ def estimate_at(
     """
     drawn = int(((asked.audit > 0) & (asked.labels >= 0)).sum())
     strata, reach = cut_ranking(scan, [threshold], drawn)
-    ranks = ranks_of(scan, asked)
+    ahead, ranks = places_of(scan, asked)
+    options |= {"ahead": ahead, "ranks": ranks, "reach": reach}
     if moved:
-        return earlier_draws_estimate(strata, asked, threshold, reach=reach, ranks=ranks, **options)
-    return estimate(strata, asked, threshold, rng, reach=reach, ranks=ranks, **options)
+        return earlier_draws_estimate(strata, asked, threshold, **options)
+    return estimate(strata, asked, threshold, rng, **options)
 
 
 def of_ranking(asked: AskedPairs, questions: Questions, round: int) -> tuple[AskedPairs, bool]:
@@ -146,13 +148,20 @@ def of_ranking(asked: AskedPairs, questions: Questions, round: int) -> tuple[Ask
     return replace(asked, audit=np.where(np.isin(asked.audit, own), asked.audit, TRAIN)), False
 
 
-def ranks_of(scan: Scan, asked: AskedPairs) -> Floats:
-    """(n,) how many pairs reach the score of each pair that has a label; 0 for the others."""
-    ranks, given = np.zeros(len(asked)), asked.labels >= 0
+def places_of(scan: Scan, asked: AskedPairs) -> tuple[Floats, Floats]:
+    """(n,) how many pairs score higher than each pair that has a label, and how many reach its score; 0 for
+    the others.
+    """
+    ahead, ranks, given = np.zeros(len(asked)), np.zeros(len(asked)), asked.labels >= 0
     scores, back = np.unique(asked.scores[given], return_inverse=True)
     if len(scores):
-        ranks[given] = scan.count_reaching(scores, "ranks of labels")[back]
-    return ranks
+        above = np.nextafter(scores, np.float32(np.inf))
+        above = np.where(np.abs(scores) < LEAST, LEAST, above)  # half of a subnormal would be 0
+        fine = np.union1d(scores, above)
+        reaching = scan.count_reaching(fine, "ranks of labels")
+        for of, at in ((ranks, scores), (ahead, above)):
+            of[given] = reaching[np.searchsorted(fine, at)][back]
+    return ahead, ranks
 
 
 def plan(
