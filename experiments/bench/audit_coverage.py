@@ -211,7 +211,13 @@ def estimated_once(case: Case, labels: int, rng: np.random.Generator) -> tuple[A
     elif case.errors == "estimated":
         differ = int(rng.binomial(200, 2 * case.wrong * (1 - case.wrong)))
         errors = AnswerErrors.from_disagreements(differ, 200)
-    options = {"reach": reach, "ranks": ranks, "ahead": ahead, "errors": errors, "draws": DRAWS}
+    options: dict[str, Any] = {
+        "reach": reach,
+        "ranks": ranks,
+        "ahead": ahead,
+        "errors": errors,
+        "draws": DRAWS,
+    }
     found = estimate(strata, asked, float(at[0]), rng, **options)
     inside = int(np.searchsorted(-scores, -np.float32(reach), side="right")) if reach >= -1 else len(scores)
     of = replace(case, match=given if case.wrong and not errors else case.match)

@@ -14,7 +14,7 @@ from pairsieve.audit import draws as drawing
 from pairsieve.audit.draws import AskedPairs, Strata, allocate, draw_pairs, strata_from_counts, whole_labels
 from pairsieve.audit.earlier_draws import earlier_draws_estimate
 from pairsieve.audit.errors import AnswerErrors, errors_among
-from pairsieve.audit.estimate import Limits, estimate, stratum_counts
+from pairsieve.audit.estimate import Limits, estimate, stratum_counts, threshold_for_precision
 from pairsieve.audit.ranked import Layout, Ties
 from pairsieve.audit.run import estimate_at, places_of, plan
 from pairsieve.contracts import Estimate
@@ -360,6 +360,29 @@ def test_unlabelled_matches_do_not_lie_where_pairs_have_labels() -> None:
     layout = Layout.of(one, np.array([100.0]), asked, ranks, True)
     shares = layout._spread(np.array([[40.0]]), 1.0)
     assert shares[layout.before >= 50].sum() < 0.01 and shares.sum() == pytest.approx(1.0)
+
+
+def test_a_threshold_that_the_labels_chose_has_limits_that_hold_for_all_it_was_chosen_of() -> None:
+    """2,000 pairs in 20 strata, half of each match, 15 labels of each: the lowest edge with an estimated
+    precision of 0.55 has a better estimate than precision. Limits at each edge hold for all at once.
+    """
+    strata = Strata(np.linspace(0.9, -1.0, 20).astype(np.float32), np.full(20, 100))
+    random, off, held = rng(1), [], []
+    for _ in range(60):
+        counts = [(15, int(hits), 0.15) for hits in random.hypergeometric(50, 50, 15, 20)]
+        asked = drawn(strata, counts)
+        try:
+            at = threshold_for_precision(strata, asked, 0.55)
+        except InputError:
+            continue
+        naive = estimate(strata, asked, at, random, draws=40).precision
+        assert isinstance(naive, Estimate)
+        off.append(naive.value - 0.5)
+        chosen = estimate(strata, asked, at, random, draws=40, chosen_of=20)
+        for figure in (chosen.precision, chosen.positives, chosen.left, chosen.recall):
+            assert isinstance(figure, Limits)
+        held.append(chosen.precision.low <= 0.5 <= chosen.precision.high)
+    assert len(off) > 20 and np.mean(off) > 0.05 and np.mean(held) > 0.95
 
 
 # ── scores that several pairs share ────────────────────────────────────────────────────────────

@@ -253,9 +253,10 @@ def earlier_draws_estimate(
     ahead: Floats | None = None,
     errors: AnswerErrors | None = None,
     confidence: float = 0.95,
+    chosen_of: int = 1,
 ) -> AuditResult:
     """The figures of `estimate`, as limits, from draws under other rankings than that of `strata`."""
-    draws, level = EarlierDraws(asked, errors), (1.0 - confidence) / 2.0
+    draws, level = EarlierDraws(asked, errors), (1.0 - confidence) / 2.0 / chosen_of
     given = asked.labels >= 0
     totals = strata.totals - strata.count(asked.scores[~given])
     stratum = strata.of(asked.scores)
@@ -270,6 +271,7 @@ def earlier_draws_estimate(
     ties = Ties.of(strata, ahead, ranks)
     gaps = ties.with_gaps(strata)
     seen = bool((asked.labels == 1)[inside.asked].any())
+    many = f"; for all of {chosen_of} thresholds at once" if chosen_of > 1 else ""
 
     def left(of: PairSet, matches: Limits) -> Limits:
         known = float((asked.labels == 1)[of.asked].sum()) if errors is None else 0.0
@@ -303,7 +305,7 @@ def earlier_draws_estimate(
         over_all=OverAll(every, left(everything, every), recall(everything), ap(len(strata) - 1)),
         recall_of_known=known_recall(asked, threshold),
         strata=(),
-        method=method_of(labels, confidence, errors),
+        method=method_of(labels, confidence, errors) + many,
     )
 
 

@@ -34,7 +34,7 @@ value then: the unbiased one falls below 0 or above 1 wherever rates are near th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,7 @@ from pairsieve.pairs import Mask
 
 STEEPER = 32.0  # how much faster the rate may fall inside a stratum than around it: AP's upper limit
 DRAWS = 2000
+CHOSEN_DRAWS = 5  # times as many for the farther tails of limits that hold for several thresholds
 # Drawn labels (of equal weights) and labelled matches within reach from which recall and AP have a value.
 FEWEST_LABELS, FEWEST_MATCHES = 60, 5
 
@@ -285,6 +286,7 @@ def estimate(
     errors: AnswerErrors | None = None,
     confidence: float = 0.95,
     draws: int = DRAWS,
+    chosen_of: int = 1,
 ) -> AuditResult:
     """Precision and recall at `threshold`, AP and number of matches. `threshold` and `reach`: edges of
     `strata`.
@@ -292,7 +294,11 @@ def estimate(
     ranks: (n,) of each asked pair, how many pairs reach its score; None takes the middle of its stratum.
     ahead: (n,) how many pairs score higher; None takes no two scores as equal.
     errors: how often an answer is wrong, where something is known of it.
+    chosen_of: of how many thresholds these labels chose this one. If of several, values would be biased, so
+    there are none, and limits hold for all of them at once (Bonferroni).
     """
+    if chosen_of > 1:
+        draws *= CHOSEN_DRAWS
     above, inside = strata.reaching(threshold), strata.reaching(reach)
     inside = inside | above
     held = stratum_counts(strata, asked)
@@ -302,16 +308,20 @@ def estimate(
     if errors is None:
         matches = _matches(held, draws, rng)
         left = matches.less(labelled)
-        tail = (1.0 - confidence) / 2.0
+        tail = (1.0 - confidence) / 2.0 / chosen_of
+        if chosen_of > 1:
+            matches, left = replace(matches, value=None), replace(left, value=None)
     else:
         groups = (above, inside & ~above, ~inside)
         matches, left = _corrected_matches(held, errors, groups, draws, rng)
         # Sums cut off at 0 are wrong where any of them is: each gets its part of the level.
-        tail = (1.0 - confidence) / 2.0 / len(groups)
+        tail = (1.0 - confidence) / 2.0 / len(groups) / chosen_of
     labels = int((asked.labels[asked.audit > TRAIN] >= 0).sum())
     method = _method(
         labels, len(np.unique(asked.audit[asked.audit > TRAIN])), len(strata), confidence, errors
     )
+    if chosen_of > 1:
+        method += f"; for all of {chosen_of} thresholds at once"
 
     def around(value: float | None, limits: Limits, most: float = np.inf) -> Estimate | Limits:
         """With the value, where there is one."""

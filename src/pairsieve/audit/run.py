@@ -109,27 +109,35 @@ def run_audit(
     model = scored(audited)
     at = model.default_threshold() if threshold is None else threshold
     asked, moved = of_ranking(asked_pairs(ledger, model.scan, questions), questions, audited)
+    chosen_of = 1
     if precision is not None:
         strata, _ = cut_ranking(model.scan, [at], int((asked.audit > 0).sum()))
-        at = threshold_for_precision(strata, asked, precision)
+        at, chosen_of = threshold_for_precision(strata, asked, precision), len(strata)
     rng = generator_for(seed, audited, "audit interval")
-    return AuditOutcome(
-        0, audited, estimate_at(model.scan, asked, at, rng, moved, errors=answer_errors(ledger))
-    )
+    errors = answer_errors(ledger)
+    found = estimate_at(model.scan, asked, at, rng, moved, errors=errors, chosen_of=chosen_of)
+    return AuditOutcome(0, audited, found)
 
 
 def estimate_at(
-    scan: Scan, asked: AskedPairs, threshold: float, rng: np.random.Generator, moved: bool, **options: Any
+    scan: Scan,
+    asked: AskedPairs,
+    threshold: float,
+    rng: np.random.Generator,
+    moved: bool,
+    *,
+    chosen_of: int = 1,
+    **options: Any,
 ) -> AuditResult:
     """Figures at a threshold from drawn labels (`of_ranking`).
 
     The one way from drawn labels to figures: audits, thresholds from them and a campaign's rounds go by
-    here.
+    here. chosen_of: of how many thresholds the labels chose this one; limits hold whichever they choose.
     """
     drawn = int(((asked.audit > 0) & (asked.labels >= 0)).sum())
     strata, reach = cut_ranking(scan, [threshold], drawn)
     ahead, ranks = places_of(scan, asked)
-    options |= {"ahead": ahead, "ranks": ranks, "reach": reach}
+    options |= {"ahead": ahead, "ranks": ranks, "reach": reach, "chosen_of": chosen_of}
     if moved:
         return earlier_draws_estimate(strata, asked, threshold, **options)
     return estimate(strata, asked, threshold, rng, **options)
