@@ -83,7 +83,11 @@ def cases(seed: int) -> dict[str, Callable[[], Case]]:
         counts = [40, 1000, PAIRS // 10 - 1040]
         match = rng.random(PAIRS // 10) < np.repeat([0.95, 0.2, 0.0005], counts)
         return Case(
-            "three values", match, nothing, 40, shared=np.repeat(np.float32([0.9, 0.5, -0.5]), counts)
+            "three values",
+            match,
+            nothing,
+            40,
+            shared=np.repeat(np.array([0.9, 0.5, -0.5], np.float32), counts),
         )
 
     def values_41() -> Case:

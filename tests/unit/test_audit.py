@@ -390,8 +390,10 @@ def test_a_threshold_that_the_labels_chose_has_limits_that_hold_for_all_it_was_c
 
 def tied_ranking(values: list[tuple[float, int]]) -> tuple[np.ndarray, Strata]:
     """(score, pairs) best first: the scores of all pairs, and a stratum for each score."""
-    scores = np.repeat(np.float32([score for score, _ in values]), [pairs for _, pairs in values])
-    return scores, Strata(np.float32([score for score, _ in values]), np.array([n for _, n in values]))
+    scores = np.repeat(np.array([score for score, _ in values], np.float32), [pairs for _, pairs in values])
+    return scores, Strata(
+        np.array([score for score, _ in values], np.float32), np.array([n for _, n in values])
+    )
 
 
 def places(scores: np.ndarray, asked: AskedPairs) -> dict[str, np.ndarray]:
@@ -421,7 +423,7 @@ def test_matches_among_equal_scores_and_others_of_one_stratum() -> None:
     """
     scores = np.linspace(1.0, 0.0, 100).astype(np.float32)
     scores[20:80] = scores[20]
-    one = Strata(np.float32([-2.0]), np.array([100]))
+    one = Strata(np.array([-2.0], np.float32), np.array([100]))
     drawn_at = np.array([2, 12, 25, 35, 45, 55, 65, 75, 85, 95])
     asked = AskedPairs.nothing().then(scores[drawn_at], np.isin(drawn_at, [2, 25, 35]), 1, np.full(10, 0.1))
     at = places(scores, asked)
@@ -474,7 +476,9 @@ def test_the_ends_of_average_precision_hold_for_equal_scores() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("regime", ["good", "random", "half invisible", "1 in 20 wrong, estimated"])
+@pytest.mark.parametrize(
+    "regime", ["good", "random", "half invisible", "three values", "41 values", "1 in 20 wrong, estimated"]
+)
 def test_limits_hold_and_values_are_unbiased(regime: str) -> None:
     """60 simulated audits of 90 labels in two phases, the second planned with the first one's answers."""
     found = bench.study(bench.cases(1)[regime](), 90, 60, 1)["figures"]
