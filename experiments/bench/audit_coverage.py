@@ -48,9 +48,12 @@ class Case:
     second: float = 1.0  # how often a second person errs, for each time that the first one does
     adaptive: bool = False  # the second draw is planned with the answers to the first
     errors: str = ""  # "", "known" or "estimated": what the estimate is told of that
+    shared: NDArray[np.float32] | None = None  # (pairs,) falling scores, where pairs share them
 
     @property
     def scores(self) -> NDArray[np.float32]:
+        if self.shared is not None:
+            return self.shared
         return np.linspace(1.0, -1.0, len(self.match) + 1, dtype=np.float32)[:-1]
 
 
@@ -79,6 +82,23 @@ def cases(seed: int) -> dict[str, Callable[[], Case]]:
     def one() -> NDArray[np.bool_]:
         return np.asarray(np.arange(PAIRS) == 15)
 
+    def three_values() -> Case:
+        counts = [40, 1000, PAIRS // 10 - 1040]
+        match = rng.random(PAIRS // 10) < np.repeat([0.95, 0.2, 0.0005], counts)
+        return Case(
+            "three values",
+            match,
+            nothing,
+            40,
+            shared=np.repeat(np.array([0.9, 0.5, -0.5], np.float32), counts),
+        )
+
+    def values_41() -> Case:
+        rank = np.arange(1, PAIRS // 10 + 1)
+        shared = (np.round(np.linspace(20.0, -20.0, len(rank))) / 20).astype(np.float32)
+        match = rng.random(len(rank)) < 1.0 / (1.0 + (rank / 150.0) ** 4)
+        return Case("41 values", match, nothing, int((shared == 1.0).sum()), shared=shared)
+
     small = falling(4.0, rng)[:600]
     return {
         "good": lambda: case("good", falling(4.0, rng)),
@@ -89,6 +109,8 @@ def cases(seed: int) -> dict[str, Callable[[], Case]]:
         "one match": lambda: case("one match", one()),
         "no match": lambda: case("no match", np.zeros(PAIRS, bool)),
         "all labelled": lambda: Case("all labelled", small, np.arange(600), LISTED),
+        "three values": three_values,
+        "41 values": values_41,
         "1 in 20 wrong, as given": lambda: case(
             "1 in 20 wrong, as given", falling(4.0, rng), best, wrong=WRONG
         ),
@@ -115,8 +137,13 @@ def truth(case: Case, reach: int, taken: Any) -> dict[str, float]:
     place = np.flatnonzero(case.match)
     within = place[place < reach]
 
+    last = np.searchsorted(-case.scores, -case.scores, side="right")  # pairs that reach each score
+
     def ap(places: Any) -> float:
-        return float(np.mean(np.arange(1, len(places) + 1) / (places + 1.0))) if len(places) else np.nan
+        if not len(places):
+            return float("nan")
+        ends = last[places]
+        return float(np.mean(np.searchsorted(ends, ends, side="right") / ends))
 
     listed = float((place < case.listed).sum())
     unknown = np.setdiff1d(place, taken)
@@ -181,16 +208,19 @@ def estimated_once(case: Case, labels: int, rng: np.random.Generator) -> tuple[A
     rates = np.where(case.match, case.wrong if case.missed is None else case.missed, case.wrong)
     given = case.match ^ (rng.random(len(case.match)) < rates)
     asked = AskedPairs.nothing().then(scores[case.known], given[case.known], 0, np.ones(len(case.known)))
-    reaching = np.arange(1, len(scores) + 1)[::-1]
+    fine = np.unique(scores)
+    reaching = np.searchsorted(-scores, -fine, side="right")
     at = scores[case.listed - 1 : case.listed]
     strata, reach = strata_from_counts(
-        scores[::-1], reaching, len(scores), at, labels, reach_rank(case.listed, labels)
+        fine, reaching, len(scores), at, labels, reach_rank(case.listed, labels)
     )
     taken, third = case.known, labels // 3
     for number, count in ((1, third), (2, labels - third)):
         if len(taken) < len(scores):
             asked, taken = draw(case, given, strata, reach, asked, taken, count, number, rng)
-    ranks = np.searchsorted(-scores, -asked.scores, side="right").astype(np.float64)
+    ahead, ranks = (
+        np.searchsorted(-scores, -asked.scores, side).astype(np.float64) for side in ("left", "right")
+    )
     errors = None
     if case.errors == "known":
         errors = AnswerErrors(case.wrong)
@@ -199,7 +229,14 @@ def estimated_once(case: Case, labels: int, rng: np.random.Generator) -> tuple[A
         again = case.match[twice] ^ (rng.random(len(twice)) < case.second * rates[twice])
         matches, others = int((given[twice] & again).sum()), int((~given[twice] & ~again).sum())
         errors = AnswerErrors.from_pairs(len(twice) - matches - others, matches, others)
-    found = estimate(strata, asked, float(at[0]), rng, reach=reach, ranks=ranks, errors=errors, draws=DRAWS)
+    options: dict[str, Any] = {
+        "reach": reach,
+        "ranks": ranks,
+        "ahead": ahead,
+        "errors": errors,
+        "draws": DRAWS,
+    }
+    found = estimate(strata, asked, float(at[0]), rng, **options)
     inside = int(np.searchsorted(-scores, -np.float32(reach), side="right")) if reach >= -1 else len(scores)
     of = replace(case, match=case.match if errors else given)
     return found, truth(of, inside, taken)

@@ -46,7 +46,9 @@ def test_story_with_truth(tmp_path: Path, tiny_encoder: Path) -> None:
     for mine, old in zip(campaign.ledger.labels("train"), before):
         assert np.array_equal(mine, old)  # sealed: nothing reaches training
     assert call("audit", tmp_path / "c", "--threshold", 0.5)["threshold"] == 0.5
-    assert call("audit", tmp_path / "c", "--precision", 0.001)["precision"]["value"] >= 0.001
+    chosen = call("audit", tmp_path / "c", "--precision", 0.001)  # by the labels that speak of it: no value
+    assert "value" not in chosen["precision"] and chosen["precision"]["high"] >= 0.001
+    assert "thresholds at once" in chosen["method"]
     words = CliRunner().invoke(all_commands(), ["audit", str(tmp_path / "c")]).stdout
     assert "Among all pairs these labels allow" in words and "60 labels drawn" in words
     settings_file = tmp_path / "c" / "campaign.toml"

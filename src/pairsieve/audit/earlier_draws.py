@@ -36,6 +36,7 @@ import numpy as np
 from pairsieve.audit.draws import TRAIN, AskedPairs, Counts, Floats, Strata
 from pairsieve.audit.errors import AnswerErrors, ErrorBox
 from pairsieve.audit.estimate import AuditResult, Limits, OverAll, known_recall, no_pair
+from pairsieve.audit.ranked import Ties
 from pairsieve.pairs import Mask
 
 BETS = np.sin(np.pi * (np.arange(48) + 0.5) / 96) ** 2  # quantiles of Beta(1/2, 1/2)
@@ -150,14 +151,15 @@ class EarlierDraws:
         return low, max(1.0 - self.lowest(at_least, 0.0, 1.0, level), low)
 
     def average_precision(
-        self, ranks: Floats, ends: Counts, sets: list[PairSet], level: float
+        self, ranks: Floats, ends: Counts, sets: list[PairSet], level: float, ties: Ties, gaps: Ties
     ) -> tuple[float, float]:
         """Limits of the AP of the best-ranked pairs. ranks: (n,) of the pairs asked; ends, sets: where nested
         sets of the best-ranked pairs end, the last of them all.
 
         Matches are at most as many as the upper limits, and as early as these let them be; and at least as
         many as the lower limits, and as late. All limits hold at once (Bonferroni). Labelled pairs stand
-        where they are.
+        where they are. A match of a score that others share has the precision at their end, of as many
+        matches as the limits allow to stand there. Of `gaps` nobody knows whether their pairs share a score.
         """
         limits = [self.matches(each, level / (len(sets) + 1.0)) for each in sets]
         length = int(ends[-1])
@@ -183,9 +185,51 @@ class EarlierDraws:
         number = np.arange(1, greatest + 1)
         late = np.minimum(np.searchsorted(fewest, number) + 1, length)
         early = np.minimum(np.searchsorted(most, number) + 1, length)
-        lower, upper = (np.cumsum(number / np.maximum(each, number)) / number for each in (late, early))
+        late, early = np.maximum(late, number), np.maximum(early, number)
+        worst, best = number / late, number / early
+        if len(ties):
+            worst, best = _with_ties(ties.within(length), gaps.within(length), late, early, fewest, most)
+        lower, upper = np.cumsum(worst) / number, np.cumsum(best) / number
         some = number >= max(least, 1)
         return float(lower[some].min()), float(upper[some].max())
+
+
+def _with_ties(
+    ties: Ties, gaps: Ties, late: Counts, early: Counts, fewest: Floats, most: Floats
+) -> tuple[Floats, Floats]:
+    """Ends of the precision at each match, which stands between the ranks `early` and `late`, (m,).
+
+    At the end of the score of match j stand j matches or more, and as many as `fewest` and `most` (by rank)
+    say. Before `late` precision is no lower than it would be at the end of what is ahead.
+    """
+    number = np.arange(1.0, len(late) + 1.0)
+    worst, known, gap = number / late, ties.at(late), gaps.at(late)
+    for of, at in ((gaps, gap), (ties, known)):  # the ties are among the gaps
+        held = at >= 0
+        first, last = of.first[at[held]], of.last[at[held]]
+        tied = np.maximum(number[held], fewest[last.astype(np.int64) - 1]) / last
+        ahead = np.where(early[held] <= first, number[held] / np.maximum(first, 1.0), 1.0)
+        worst[held] = np.minimum(tied, worst[held] if of is gaps else ahead)
+    alone = number / early
+    held = (at := ties.at(early)) >= 0  # the next rank where it may stand alone
+    last = ties.last[at[held]]
+    alone[held] = np.where(late[held] > last, number[held] / (last + 1.0), 0.0)
+    from_, to = np.searchsorted(gaps.last, early), np.searchsorted(gaps.first, late)
+    tied = _greatest(most[gaps.last.astype(np.int64) - 1] / gaps.last, from_, to)
+    return np.minimum(worst, 1.0), np.minimum(np.maximum(alone, tied), 1.0)
+
+
+def _greatest(of: Floats, from_: Counts, to: Counts) -> Floats:
+    """The greatest value of each half-open range of places; 0 of none."""
+    powers = [of]  # the greatest of 1, 2, 4, … from each place on
+    while 2 ** len(powers) <= len(of):
+        step = 2 ** (len(powers) - 1)
+        powers.append(np.maximum(powers[-1][:-step], powers[-1][step:]))
+    found = np.zeros(len(from_))
+    for power, values in enumerate(powers):
+        here = (to - from_ >= 2**power) & (to - from_ < 2 ** (power + 1))
+        found[here] = np.maximum(values[from_[here]], values[to[here] - 2**power])
+    return found
 
 
 def earlier_draws_estimate(
@@ -195,11 +239,13 @@ def earlier_draws_estimate(
     *,
     reach: float = -2.0,
     ranks: Floats | None = None,
+    ahead: Floats | None = None,
     errors: AnswerErrors | None = None,
     confidence: float = 0.95,
+    chosen_of: int = 1,
 ) -> AuditResult:
     """The figures of `estimate`, as limits, from draws under other rankings than that of `strata`."""
-    draws, level = EarlierDraws(asked, errors), (1.0 - confidence) / 2.0
+    draws, level = EarlierDraws(asked, errors), (1.0 - confidence) / 2.0 / chosen_of
     given = asked.labels >= 0
     totals = strata.totals - strata.count(asked.scores[~given])
     stratum = strata.of(asked.scores)
@@ -211,7 +257,10 @@ def earlier_draws_estimate(
         raise no_pair(threshold)
     at = strata.middle_rank[stratum] if ranks is None else ranks
     ends = np.cumsum(strata.totals)
+    ties = Ties.of(strata, ahead, ranks)
+    gaps = ties.with_gaps(strata)
     seen = bool((asked.labels == 1)[inside.asked].any())
+    many = f"; for all of {chosen_of} thresholds at once" if chosen_of > 1 else ""
 
     def left(of: PairSet, matches: Limits) -> Limits:
         known = float((asked.labels == 1)[of.asked].sum()) if errors is None else 0.0
@@ -224,7 +273,7 @@ def earlier_draws_estimate(
     def ap(to: int) -> Limits | None:
         if not seen:
             return None
-        return Limits(*draws.average_precision(at, ends[: to + 1], sets[: to + 1], level))
+        return Limits(*draws.average_precision(at, ends[: to + 1], sets[: to + 1], level, ties, gaps))
 
     found, positives, every = (Limits(*draws.matches(each, level)) for each in (listed, inside, everything))
     new = listed.pairs - listed.asked.sum()
@@ -245,7 +294,7 @@ def earlier_draws_estimate(
         over_all=OverAll(every, left(everything, every), recall(everything), ap(len(strata) - 1)),
         recall_of_known=known_recall(asked, threshold),
         strata=(),
-        method=method_of(labels, confidence, errors),
+        method=method_of(labels, confidence, errors) + many,
     )
 
 

@@ -35,14 +35,14 @@ wherever rates are near these, and cut off it is biased.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from pairsieve.audit.draws import TRAIN, AskedPairs, Floats, Strata
 from pairsieve.audit.errors import AnswerErrors
-from pairsieve.audit.ranked import Layout
+from pairsieve.audit.ranked import Layout, Ties
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError
 from pairsieve.pairs import Mask
@@ -51,6 +51,7 @@ STEEPER = 32.0  # how much faster the rate may fall inside a stratum than around
 DRAWS = 2000
 STEPS = 5  # rates of wrong answers that limits of recall are the widest of
 LEAST_RIGHT = 0.02  # 1 - a - b for rates of wrong answers; at 0 answers say nothing
+CHOSEN_DRAWS = 5  # times as many for the farther tails of limits that hold for several thresholds
 # Drawn labels (of equal weights) and labelled matches within reach from which recall and AP have a value.
 FEWEST_LABELS, FEWEST_MATCHES = 60, 5
 
@@ -324,16 +325,23 @@ def estimate(
     *,
     reach: float = -2.0,
     ranks: Floats | None = None,
+    ahead: Floats | None = None,
     errors: AnswerErrors | None = None,
     confidence: float = 0.95,
     draws: int = DRAWS,
+    chosen_of: int = 1,
 ) -> AuditResult:
     """Precision and recall at `threshold`, AP and number of matches. `threshold` and `reach`: edges of
     `strata`.
 
     ranks: (n,) of each asked pair, how many pairs reach its score; None takes the middle of its stratum.
+    ahead: (n,) how many pairs score higher; None takes no two scores as equal.
     errors: how often an answer is wrong, where something is known of it.
+    chosen_of: of how many thresholds these labels chose this one. If of several, values would be biased, so
+    there are none, and limits hold for all of them at once (Bonferroni).
     """
+    if chosen_of > 1:
+        draws *= CHOSEN_DRAWS
     above, inside = strata.reaching(threshold), strata.reaching(reach)
     inside = inside | above
     held = stratum_counts(strata, asked)
@@ -342,17 +350,21 @@ def estimate(
     labelled = held.known_matches + held.hits
     if errors is None:
         found = _matches(held, draws, rng)
+        if chosen_of > 1:
+            found = replace(found, value=None)
         matches, left = _Worlds.only(found), _Worlds.only(found.less(labelled))
-        tail = (1.0 - confidence) / 2.0
+        tail = (1.0 - confidence) / 2.0 / chosen_of
     else:
         groups = (above, inside & ~above, ~inside)
         matches, left = _corrected_matches(held, errors, groups, draws, rng)
         # Sums cut off at 0 are wrong where any of them is: each gets its part of the level.
-        tail = (1.0 - confidence) / 2.0 / len(groups)
+        tail = (1.0 - confidence) / 2.0 / len(groups) / chosen_of
     labels = int((asked.labels[asked.audit > TRAIN] >= 0).sum())
     method = _method(
         labels, len(np.unique(asked.audit[asked.audit > TRAIN])), len(strata), confidence, errors
     )
+    if chosen_of > 1:
+        method += f"; for all of {chosen_of} thresholds at once"
 
     def around(value: float | None, limits: Limits, most: float = np.inf) -> Estimate | Limits:
         """With the value, where there is one."""
@@ -370,8 +382,11 @@ def estimate(
         return around(value, Limits(float(np.floor(limits.low + 1e-9)), float(np.ceil(limits.high - 1e-9))))
 
     new = float((held.rest - held.seen)[above].sum())
-    layout = Layout.of(strata, held.totals, asked, ranks, errors is None)
-    drawn = Layout.as_drawn(strata, held.totals, asked, ranks, errors is None)
+    ties, placed = Ties.of(strata, ahead, ranks), errors is None
+    layouts = [Layout.of(strata, held.totals, asked, ranks, placed, ties=ties)]
+    if len(ties):  # scores between known ties may be shared too: AP as if each were, and as if none
+        layouts.append(Layout.of(strata, held.totals, asked, ranks, placed, ties=ties.with_gaps(strata)))
+    drawn = Layout.as_drawn(strata, held.totals, asked, ranks, placed, ties)
     seen = bool(labelled[inside].sum() > 0)
     complete = not (held.rest - held.seen)[inside].sum() > 0
     enough = bool(held.effective[inside].sum() >= FEWEST_LABELS)
@@ -396,9 +411,18 @@ def estimate(
 
     def ap_limits(where: Mask) -> Limits:
         fewer = (matches.fewer[0], matches.fewer[-1])[: len(matches.fewer)]
-        tried = [layout.lowest(each.lower, each.upper, where, fall) for each in fewer for fall in (0.0, 1.0)]
-        highest = [layout.highest(each.lower, each.upper, where, STEEPER) for each in matches.more]
-        return _quantiles(np.fmin.reduce(tried), np.fmax.reduce(highest), tail)
+        lowest = [
+            layout.lowest(each.lower, each.upper, where, fall)
+            for each in fewer
+            for layout in layouts
+            for fall in (0.0, 1.0)
+        ]
+        highest = [
+            layout.highest(each.lower, each.upper, where, STEEPER)
+            for each in matches.more
+            for layout in layouts
+        ]
+        return _quantiles(np.fmin.reduce(lowest), np.fmax.reduce(highest), tail)
 
     everywhere = np.ones(len(strata), bool)
 

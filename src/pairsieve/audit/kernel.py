@@ -6,9 +6,10 @@ import numba
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator,unused-ignore]
-def average_precisions(unlabelled, owner, spread, points, before, width, logs, out):  # type: ignore[no-untyped-def]
+def average_precisions(unlabelled, owner, spread, points, before, width, logs, tied, out):  # type: ignore[no-untyped-def]
     """out (r,) = AP of each row of unlabelled matches by stratum (r, k), spread over the pieces (g,); nan
     without a match. The formulas: `Layout.average_precision`. logs (g,) = log(1 + width / (before + ½)).
+    tied (g,): the pairs of a piece have one score, and its matches the precision at its end.
     """
     for row in range(len(out)):
         ahead, total, stratum, earlier = 0.0, 0.0, -1, 0.0
@@ -22,6 +23,12 @@ def average_precisions(unlabelled, owner, spread, points, before, width, logs, o
             middle, one = earlier + share / 2.0, min(unlabelled[row, stratum], 1.0)
             itself = 1.0 - one * middle - (hidden - one * share) / pairs * (0.5 - middle)
             earlier += share
+            if tied[piece]:
+                others = ahead + points[piece] + hidden
+                total += hidden * min((others + 1.0 - one * earlier) / (before[piece] + pairs), 1.0)
+                ahead = others
+                total += points[piece] * min(ahead / (before[piece] + pairs), 1.0)
+                continue
             mean = slope + (ahead + itself - slope * first) / pairs * logs[piece]
             total += hidden * min(max(mean, 0.0), 1.0)
             ahead += hidden + points[piece]

@@ -2,6 +2,9 @@
 
 Labelled matches stand at their own ranks. Matches that nobody labelled are spread inside their strata: for a
 value as the drawn matches lie there, for limits by a rate that falls (`Layout.average_precision`).
+
+AP is over distinct scores: pairs of one score enter together, and every match among them has the precision at
+their end. Which scores are shared is known where a pair of them has a label (`Ties`).
 """
 
 from __future__ import annotations
@@ -17,6 +20,57 @@ PIECES = 8  # of a stratum
 ROWS = 250  # of matches by stratum that a thread goes through at once
 GOLDEN, GOLDEN_STEPS = 0.618, 8  # of the search for the lowest AP
 MOST_FALL = 64.0  # steepest fall of the logit inside a stratum, per unit of log rank
+TIED = 0.05  # of a stratum: fewer pairs of one score are taken as if each had its own
+
+
+@dataclass(frozen=True)
+class Ties:
+    """Runs of pairs of one score, best first: the pairs ahead of each and those down to its end, (b,)."""
+
+    first: Floats
+    last: Floats
+    known: Floats  # where the scores of pairs asked begin and end, ties or not
+
+    @staticmethod
+    def of(strata: Strata, ahead: Floats | None, ranks: Floats | None) -> Ties:
+        """ahead, ranks: of pairs asked, how many pairs score higher and how many reach their score. Those
+        without a label have rank 0.
+        """
+        if ahead is None or ranks is None:
+            return NO_TIES
+        first, last = np.unique(np.stack([ahead, ranks]).astype(np.float64), axis=1)
+        size = strata.totals[np.minimum(np.searchsorted(np.cumsum(strata.totals), last), len(strata) - 1)]
+        shared = (last - first > 1.0) & (last - first > TIED * size)
+        return Ties(first[shared], last[shared], np.union1d(first, last))
+
+    def with_gaps(self, strata: Strata) -> Ties:
+        """And in the strata that have any, what lies between known scores, as if each run had one score."""
+        ends = np.cumsum(strata.totals).astype(np.float64)
+        some = np.unique(np.searchsorted(ends, self.last))
+        cuts = np.unique(np.concatenate([self.known, (ends - strata.totals)[some], ends[some]]))
+        first, last = cuts[:-1], cuts[1:]
+        here = np.isin(np.searchsorted(ends, last), some)
+        return Ties(first[here], last[here], self.known)
+
+    def within(self, length: int) -> Ties:
+        """Those of the best-ranked pairs down to the end of a stratum."""
+        here = self.last <= length
+        return Ties(self.first[here], self.last[here], self.known)
+
+    def at(self, ranks: Floats | Counts) -> Counts:
+        """Which of them holds the pair of each rank; -1 where none does."""
+        if not len(self.first):
+            return np.full(len(ranks), -1)
+        found = np.searchsorted(self.last, ranks)
+        inside = found < len(self.last)
+        inside &= self.first[np.minimum(found, len(self.last) - 1)] < ranks
+        return np.where(inside, found, -1)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+NO_TIES = Ties(np.empty(0), np.empty(0), np.empty(0))
 
 
 @dataclass(frozen=True)
@@ -34,6 +88,7 @@ class Layout:
     labelled: Floats  # (k,) labelled matches of each stratum
     totals: Floats  # (k,)
     room: Floats  # (g,) pairs without a label, and a little more
+    tied: Mask  # (g,) of one score
     sampled: Floats | None = None  # (g,) share of its stratum's unlabelled matches, by the drawn ones
 
     @staticmethod
@@ -44,9 +99,10 @@ class Layout:
         ranks: Floats | None,
         placed: bool,
         bounds: Floats | None = None,
+        ties: Ties = NO_TIES,
     ) -> Layout:
         """placed: labelled matches stand where they are; else all are spread, for answers may be wrong.
-        bounds: ends of pieces besides.
+        bounds: ends of pieces besides. Pairs of one score are one piece.
         """
         ends = np.cumsum(strata.totals).astype(np.float64)
         starts = ends - strata.totals
@@ -58,7 +114,9 @@ class Layout:
         inner = np.maximum(starts, 1.0)[:, None] * (ends / np.maximum(starts, 1.0))[:, None] ** share
         more = np.empty(0) if bounds is None else bounds
         cuts = np.unique(np.concatenate([np.ceil(np.minimum(inner, ends[:, None])).ravel(), ends, at, more]))
+        cuts = np.union1d(np.concatenate([cuts[ties.at(cuts) < 0], ties.first]), ties.last)
         cuts = cuts[cuts > 0]
+        at = np.where((held := ties.at(at)) < 0, at, np.append(ties.last, 0.0)[held])
         before = np.concatenate([[0.0], cuts[:-1]])
         points = np.bincount(np.searchsorted(cuts, at), minlength=len(cuts)).astype(np.float64)
         owner = np.searchsorted(ends, cuts, side="left")
@@ -68,31 +126,52 @@ class Layout:
         if ranks is not None and placed:  # where pairs have labels, no unlabelled match lies
             known = np.searchsorted(cuts, np.clip(np.asarray(ranks)[asked.labels >= 0], 1.0, ends[-1]))
             room = np.maximum(width - np.bincount(known, minlength=len(cuts))[: len(cuts)], 1e-3 * width)
-        return Layout(before, width, owner, points, labelled, totals, room)
+        return Layout(before, width, owner, points, labelled, totals, room, ties.at(cuts) >= 0)
 
     @staticmethod
     def as_drawn(
-        strata: Strata, totals: Floats, asked: AskedPairs, ranks: Floats | None, placed: bool
+        strata: Strata,
+        totals: Floats,
+        asked: AskedPairs,
+        ranks: Floats | None,
+        placed: bool,
+        ties: Ties = NO_TIES,
     ) -> Layout:
         """Unlabelled matches lie as the drawn ones do. By score the drawn pairs of a stratum share its ranks
-        among them, each as many as it has weight. Nothing is assumed of rates inside strata.
+        among them, each as many as it has weight; those of one score stand where that score does, and the
+        others share the ranks between. Nothing is assumed of rates inside strata.
         """
         ends = np.cumsum(strata.totals).astype(np.float64)
-        starts = ends - strata.totals
-        drawn = asked.where((asked.audit > TRAIN) & (asked.labels >= 0))
-        order = np.lexsort((-drawn.scores, strata.of(drawn.scores)))
-        stratum, weight = strata.of(drawn.scores)[order], 1.0 / drawn.inclusion_probability[order]
-        weight = weight / np.bincount(stratum, weight, len(strata))[stratum]
-        first = np.searchsorted(stratum, stratum)  # the first drawn pair of the same stratum
-        before = np.cumsum(weight) - weight
-        begin = starts[stratum] + (before - before[first]) * strata.totals[stratum]
-        layout = Layout.of(strata, totals, asked, ranks, placed, begin)
-        share = layout.width / np.bincount(layout.owner, layout.width, len(strata))[layout.owner]
-        hits = np.bincount(stratum, weight * drawn.labels[order], len(strata))[layout.owner]
-        if len(begin):
-            cell = np.maximum(np.searchsorted(begin, layout.before + 1e-9, side="right") - 1, 0)
-            share = np.where(hits > 0, share * drawn.labels[order][cell] / np.maximum(hits, 1e-12), share)
-        return replace(layout, sampled=share)
+        drawn = (asked.audit > TRAIN) & (asked.labels >= 0)
+        pairs, stratum = asked.where(drawn), strata.of(asked.scores[drawn])
+        at = np.zeros(len(pairs)) if ranks is None else np.asarray(ranks, np.float64)[drawn]
+        at = np.clip(at, (ends - strata.totals + 1.0)[stratum], ends[stratum])
+        # Each tie and each run of ranks between ties is a part of its stratum.
+        bounds = np.unique(np.concatenate([[0.0], ends, ties.first, ties.last]))
+        part = np.searchsorted(bounds, at)
+        order = np.lexsort((-pairs.scores, part))
+        part, stratum, matches = part[order], stratum[order], pairs.labels[order]
+        weight = 1.0 / pairs.inclusion_probability[order]
+        share = weight / np.bincount(part, weight, len(bounds))[part]  # of the ranks of its part
+        first = np.searchsorted(part, part)  # the first drawn pair of the same part
+        ahead = np.cumsum(share) - share
+        size = np.diff(bounds, prepend=0.0)[part]
+        begin = bounds[part - 1] + (ahead - ahead[first]) * size
+        layout = Layout.of(strata, totals, asked, ranks, placed, np.concatenate([begin, bounds]), ties)
+        even = layout.width / np.bincount(layout.owner, layout.width, len(strata))[layout.owner]
+        if not len(begin):
+            return replace(layout, sampled=even)
+        # Matches of each pair's ranks: of a part's pieces each has as many as lie over it.
+        hits = np.bincount(stratum, weight * matches, len(strata))
+        found = np.bincount(part, weight * matches, len(bounds))
+        piece_part = np.searchsorted(bounds, layout.before + layout.width)
+        cell = np.maximum(np.searchsorted(begin, layout.before + 1e-9, side="right") - 1, 0)
+        per_rank = (weight * matches / np.maximum(share * size, 1e-12))[cell] * (part[cell] == piece_part)
+        sampled = np.where(
+            layout.tied, found[piece_part], np.where(found[piece_part] > 0, per_rank * layout.width, 0.0)
+        )
+        sampled = np.where(hits[layout.owner] > 0, sampled / np.maximum(hits, 1e-12)[layout.owner], even)
+        return replace(layout, sampled=sampled)
 
     def average_precision(self, matches: Floats, where: Mask, fall: float = 1.0) -> Floats:
         """(r, k) matches by stratum -> (r,) AP of the strata `where`, the best-ranked ones; nan without a
@@ -101,7 +180,7 @@ class Layout:
         Inside a stratum unlabelled matches lie as `sampled` says. Without that the rate falls `fall` times as
         fast as around it: its logit in a straight line over log rank. Over a piece of N pairs with M spread
         matches, after a matches among c pairs, precision is (a + M·u) / (c + N·u) for u from 0 to 1; at a
-        labelled match it is what it is.
+        labelled match it is what it is. Of pairs of one score it is (a + M) / (c + N) for every match.
         """
         from pairsieve.audit.kernel import average_precisions
         from pairsieve.scan.threads import cores, in_threads
@@ -111,11 +190,10 @@ class Layout:
         before, width = self.before[pieces], self.width[pieces]
         logs, out = np.log1p(width / (before + 0.5)), np.empty(len(matches))
         spread, points = self._spread(matches, fall)[pieces], self.points[pieces]
+        owner, tied = self.owner[pieces], self.tied[pieces]
 
         def some_rows(rows: slice) -> None:
-            average_precisions(
-                unlabelled[rows], self.owner[pieces], spread, points, before, width, logs, out[rows]
-            )
+            average_precisions(unlabelled[rows], owner, spread, points, before, width, logs, tied, out[rows])
 
         in_threads(cores(), [slice(at, at + ROWS) for at in range(0, len(out), ROWS)], some_rows)
         return out

@@ -23,6 +23,7 @@ from pairsieve.sources import TruthSource
 from pairsieve.tasks import Split
 
 DEFAULT_BUDGET = 300
+LEAST = np.float32(1e-30)  # no score differs from 0 by less
 CHECK = "check of round "  # how the questions of a list's check begin their name
 RECALL_CHECK = "recall check of round "
 REVIEW = "review "  # and those that people picked from a list themselves
@@ -108,29 +109,38 @@ def run_audit(
     model = scored(audited)
     at = model.default_threshold() if threshold is None else threshold
     asked, moved = of_ranking(asked_pairs(ledger, model.scan, questions), questions, audited)
+    chosen_of = 1
     if precision is not None:
         strata, _ = cut_ranking(model.scan, [at], int((asked.audit > 0).sum()))
-        at = threshold_for_precision(strata, asked, precision)
+        at, chosen_of = threshold_for_precision(strata, asked, precision), len(strata)
     rng = generator_for(seed, audited, "audit interval")
-    return AuditOutcome(
-        0, audited, estimate_at(model.scan, asked, at, rng, moved, errors=answer_errors(ledger))
-    )
+    errors = answer_errors(ledger)
+    found = estimate_at(model.scan, asked, at, rng, moved, errors=errors, chosen_of=chosen_of)
+    return AuditOutcome(0, audited, found)
 
 
 def estimate_at(
-    scan: Scan, asked: AskedPairs, threshold: float, rng: np.random.Generator, moved: bool, **options: Any
+    scan: Scan,
+    asked: AskedPairs,
+    threshold: float,
+    rng: np.random.Generator,
+    moved: bool,
+    *,
+    chosen_of: int = 1,
+    **options: Any,
 ) -> AuditResult:
     """Figures at a threshold from drawn labels (`of_ranking`).
 
     The one way from drawn labels to figures: audits, thresholds from them and a campaign's rounds go by
-    here.
+    here. chosen_of: of how many thresholds the labels chose this one; limits hold whichever they choose.
     """
     drawn = int(((asked.audit > 0) & (asked.labels >= 0)).sum())
     strata, reach = cut_ranking(scan, [threshold], drawn)
-    ranks = ranks_of(scan, asked)
+    ahead, ranks = places_of(scan, asked)
+    options |= {"ahead": ahead, "ranks": ranks, "reach": reach, "chosen_of": chosen_of}
     if moved:
-        return earlier_draws_estimate(strata, asked, threshold, reach=reach, ranks=ranks, **options)
-    return estimate(strata, asked, threshold, rng, reach=reach, ranks=ranks, **options)
+        return earlier_draws_estimate(strata, asked, threshold, **options)
+    return estimate(strata, asked, threshold, rng, **options)
 
 
 def of_ranking(asked: AskedPairs, questions: Questions, round: int) -> tuple[AskedPairs, bool]:
@@ -146,13 +156,20 @@ def of_ranking(asked: AskedPairs, questions: Questions, round: int) -> tuple[Ask
     return replace(asked, audit=np.where(np.isin(asked.audit, own), asked.audit, TRAIN)), False
 
 
-def ranks_of(scan: Scan, asked: AskedPairs) -> Floats:
-    """(n,) how many pairs reach the score of each pair that has a label; 0 for the others."""
-    ranks, given = np.zeros(len(asked)), asked.labels >= 0
+def places_of(scan: Scan, asked: AskedPairs) -> tuple[Floats, Floats]:
+    """(n,) how many pairs score higher than each pair that has a label, and how many reach its score; 0 for
+    the others.
+    """
+    ahead, ranks, given = np.zeros(len(asked)), np.zeros(len(asked)), asked.labels >= 0
     scores, back = np.unique(asked.scores[given], return_inverse=True)
     if len(scores):
-        ranks[given] = scan.count_reaching(scores, "ranks of labels")[back]
-    return ranks
+        above = np.nextafter(scores, np.float32(np.inf))
+        above = np.where(np.abs(scores) < LEAST, LEAST, above)  # half of a subnormal would be 0
+        fine = np.union1d(scores, above)
+        reaching = scan.count_reaching(fine, "ranks of labels")
+        for of, at in ((ranks, scores), (ahead, above)):
+            of[given] = reaching[np.searchsorted(fine, at)][back]
+    return ahead, ranks
 
 
 def plan(
