@@ -23,9 +23,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsieve.audit.draws import AskedPairs, Strata, allocate, reach_rank, strata_from_counts, whole_labels
+from pairsieve.audit.draws import (
+    AskedPairs,
+    Strata,
+    allocate,
+    reach_rank,
+    strata_from_counts,
+    stratum_counts,
+    whole_labels,
+)
 from pairsieve.audit.errors import AnswerErrors
-from pairsieve.audit.estimate import AuditResult, estimate, stratum_counts
+from pairsieve.audit.estimate import AuditResult, estimate
 from pairsieve.contracts import Estimate
 from pairsieve.progress import tracked
 

@@ -12,10 +12,18 @@ from hypothesis import strategies as st
 
 import experiments.bench.audit_coverage as bench
 from pairsieve.audit import draws as drawing
-from pairsieve.audit.draws import AskedPairs, Strata, allocate, draw_pairs, strata_from_counts, whole_labels
+from pairsieve.audit.draws import (
+    AskedPairs,
+    Strata,
+    allocate,
+    draw_pairs,
+    strata_from_counts,
+    stratum_counts,
+    whole_labels,
+)
 from pairsieve.audit.earlier_draws import earlier_draws_estimate
 from pairsieve.audit.errors import AnswerErrors, errors_among
-from pairsieve.audit.estimate import Limits, estimate, stratum_counts, threshold_for_precision
+from pairsieve.audit.estimate import Limits, estimate, threshold_for_precision
 from pairsieve.audit.ranked import Layout, Ties
 from pairsieve.audit.run import estimate_at, places_of, plan
 from pairsieve.contracts import Estimate

@@ -40,7 +40,7 @@ from typing import Any
 
 import numpy as np
 
-from pairsieve.audit.draws import TRAIN, AskedPairs, Floats, Strata
+from pairsieve.audit.draws import TRAIN, AskedPairs, Floats, Strata, StratumCounts, stratum_counts
 from pairsieve.audit.errors import AnswerErrors
 from pairsieve.audit.ranked import Layout, Ties
 from pairsieve.contracts import Estimate
@@ -110,37 +110,6 @@ class AuditResult:
         return asdict(self) | {"strata": list(self.strata)}
 
 
-@dataclass(frozen=True)
-class StratumCounts:
-    """What is known of each stratum, (k,) each."""
-
-    totals: Floats  # pairs, without those that were asked and have no label
-    known: Floats  # labelled for other reasons
-    known_matches: Floats
-    seen: Floats  # drawn labels
-    hits: Floats  # matches among them
-    effective: Floats  # labels that they are worth, for the pairs not known
-    rate: Floats  # of matches among the pairs not known; filled in from its neighbours where none was drawn
-    expected_hits: Floats  # among the drawn labels, at the share that their weights say
-
-    @property
-    def rest(self) -> Floats:
-        """Pairs not known, the drawn ones among them."""
-        return np.maximum(self.totals - self.known, 0.0)
-
-    @property
-    def spread(self) -> Floats:
-        """Standard error of the expected matches among the pairs not known."""
-        left = 1.0 - np.divide(self.seen, self.rest, out=np.ones(len(self.rest)), where=self.rest > 0)
-        rate = self.rate * (1.0 - self.rate) / np.maximum(self.effective - 1.0, 1.0)
-        return np.asarray(self.rest * np.sqrt(rate * np.clip(left, 0.0, 1.0)))
-
-    @property
-    def value(self) -> Floats:
-        """Expected matches among the pairs not known: the drawn ones as they are, the others by the rate."""
-        return self.hits + np.maximum(self.rate * self.rest - self.expected_hits, 0.0)
-
-
 def less_curvature(figure: Callable[[Floats], Floats], matches: Floats, spread: Floats) -> float:
     """A figure of (r, k) matches at their estimates (k,), less what their errors add to its mean.
 
@@ -151,51 +120,6 @@ def less_curvature(figure: Callable[[Floats], Floats], matches: Floats, spread: 
     around = matches + np.concatenate([np.diag(spread), -np.diag(spread)])
     here = float(figure(matches[None])[0])
     return here - float(np.nansum(figure(around) - here)) / 2.0
-
-
-def stratum_counts(strata: Strata, asked: AskedPairs) -> StratumCounts:
-    """Labels and their weights, sorted into the strata.
-
-    A draw spoke for the F pairs of a stratum that were free then; of these, D have been labelled since for
-    other reasons, with d matches. A weighted share r among F leaves the rate (F·r - d) / (F - D) for the
-    rest, and of n labels n·((F - D)/F)² are left. F, D and d are averaged over draws by their c.
-    """
-    totals = strata.totals - strata.count(asked.scores[asked.labels < 0])
-    held = asked.where(asked.labels >= 0)
-    stratum, size = strata.of(held.scores), len(strata)
-
-    def tally(mask: Mask, weights: Any = None) -> Floats:
-        summed = np.bincount(stratum[mask], None if weights is None else weights[mask], size)
-        return summed.astype(np.float64)
-
-    drawn = held.audit > TRAIN
-    known, known_matches = tally(~drawn), tally(~drawn, held.labels)
-    weight = np.zeros(len(held))
-    since, since_matches = np.zeros(size), np.zeros(size)
-    place = np.arange(len(held))
-    for number in np.unique(held.audit[drawn]):
-        here = held.audit == number
-        share = here.sum() / max(drawn.sum(), 1)
-        weight[here] = share / held.inclusion_probability[here]
-        bought = ~drawn & (place > int(np.flatnonzero(here)[0]))
-        since, since_matches = (
-            since + share * tally(bought),
-            since_matches + share * tally(bought, held.labels),
-        )
-    total, matches = tally(drawn, weight), tally(drawn, weight * held.labels)
-    share = np.divide(matches, total, out=np.zeros(size), where=total > 0)
-    squares = tally(drawn, weight**2)
-    effective = np.divide(total**2, squares, out=np.zeros(size), where=squares > 0)
-    rest = np.maximum(totals - known, 0.0)
-    frame = np.maximum(rest + since, 1.0)
-    rate = np.divide(frame * share - since_matches, rest, out=np.zeros(size), where=rest > 0).clip(0.0, 1.0)
-    effective = effective * (rest / frame) ** 2
-    spoken = (total > 0) & (rest > 0)
-    if spoken.any() and not spoken.all():
-        ranks = np.log(np.maximum(strata.middle_rank, 0.5))
-        rate = np.where(spoken, rate, np.interp(ranks, ranks[spoken], rate[spoken]))
-    seen, hits = tally(drawn), tally(drawn, held.labels)
-    return StratumCounts(totals, known, known_matches, seen, hits, effective, rate, share * seen)
 
 
 @dataclass(frozen=True)

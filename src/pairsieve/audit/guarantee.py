@@ -15,8 +15,7 @@ lists overlap: with n labels each, lists from N₁ to N₂ pairs take n·(1 + lo
 there are at most ⌈P·(N - n)⌉ - 1 + x matches, and x or more among n of them are hypergeometric. A list passes
 where that has a chance of at most 1 - confidence. The promise is of the pairs left, not of those looked at:
 labels given for other lists or by an earlier check, m with y matches, are no longer left either: then it is
-⌈P·(N - n - m)⌉ - 1 + x + y (`left_precise`). A pair answered "unsure" is left, and no match. Where all are
-labelled, nothing is left to be wrong.
+⌈P·(N - n - m)⌉ - 1 + x + y (`left_precise`). A pair answered "unsure" is left, and counts as no match.
 
 **The plan** (the first list, and how many non-matches the labels of a list may hold) is fixed before any
 label is asked: the one that brings most, on average over what the calibration may be wrong by (`plan_lists`).
@@ -71,9 +70,8 @@ MELDED = 10_000  # draws of limits
 NOT_DRAWN = -2
 MORE = 1.2  # labels that a list needs, over what it would need on average
 
-Ask = Callable[
-    [Ids], "NDArray[np.int8] | None"
-]  # labels (1, 0, or -1: unsure); None while they are waited for
+# Labels of pairs (1, 0, or -1: unsure); None while they are waited for.
+Ask = Callable[[Ids], "NDArray[np.int8] | None"]
 
 
 @dataclass(frozen=True)

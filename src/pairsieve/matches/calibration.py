@@ -26,8 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.audit.calibrate import calibrate, drawn_weights, expected_curve, expected_rates
-from pairsieve.audit.draws import AskedPairs, cut_ranking
-from pairsieve.audit.estimate import stratum_counts
+from pairsieve.audit.draws import AskedPairs, cut_ranking, stratum_counts
 from pairsieve.campaign.training import OutOfFold
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.errors import InputError
