@@ -24,6 +24,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Counts: TypeAlias = NDArray[np.int64]
 
 TRAIN = 0  # in `AskedPairs.audit`: asked for other reasons than a draw
+TIED = 0.05  # of a stratum: fewer pairs of one score are taken as if each had its own
 FIRST_STRATUM = 32  # pairs of the best-ranked stratum; each later one doubles the rank
 TAIL_GROWTH = 16.0  # how much the rank grows with each stratum below the reach
 LABELS_PER_STRATUM = 10  # at least this many on average; fewer, wider strata where labels are few
@@ -343,3 +344,53 @@ def stratum_counts(strata: Strata, asked: AskedPairs) -> StratumCounts:
         rate = np.where(spoken, rate, np.interp(ranks, ranks[spoken], rate[spoken]))
     seen, hits = tally(drawn), tally(drawn, held.labels)
     return StratumCounts(totals, known, known_matches, seen, hits, effective, rate, share * seen)
+
+
+@dataclass(frozen=True)
+class Ties:
+    """Runs of pairs of one score, best first: the pairs ahead of each and those down to its end, (b,)."""
+
+    first: Floats
+    last: Floats
+    known: Floats  # where the scores of pairs asked begin and end, ties or not
+
+    @staticmethod
+    def of(strata: Strata, ahead: Floats | None, ranks: Floats | None) -> Ties:
+        """ahead, ranks: of pairs asked, how many pairs score higher and how many reach their score. Those
+        without a label have rank 0.
+        """
+        if ahead is None or ranks is None:
+            return NO_TIES
+        first, last = np.unique(np.stack([ahead, ranks]).astype(np.float64), axis=1)
+        size = strata.totals[np.minimum(np.searchsorted(np.cumsum(strata.totals), last), len(strata) - 1)]
+        shared = (last - first > 1.0) & (last - first > TIED * size)
+        return Ties(first[shared], last[shared], np.union1d(first, last))
+
+    def with_gaps(self, strata: Strata) -> Ties:
+        """And in the strata that have any, what lies between known scores, as if each run had one score."""
+        ends = np.cumsum(strata.totals).astype(np.float64)
+        some = np.unique(np.searchsorted(ends, self.last))
+        cuts = np.unique(np.concatenate([self.known, (ends - strata.totals)[some], ends[some]]))
+        first, last = cuts[:-1], cuts[1:]
+        here = np.isin(np.searchsorted(ends, last), some)
+        return Ties(first[here], last[here], self.known)
+
+    def within(self, length: int) -> Ties:
+        """Those of the best-ranked pairs down to the end of a stratum."""
+        here = self.last <= length
+        return Ties(self.first[here], self.last[here], self.known)
+
+    def at(self, ranks: Floats | Counts) -> Counts:
+        """Which of them holds the pair of each rank; -1 where none does."""
+        if not len(self.first):
+            return np.full(len(ranks), -1)
+        found = np.searchsorted(self.last, ranks)
+        inside = found < len(self.last)
+        inside &= self.first[np.minimum(found, len(self.last) - 1)] < ranks
+        return np.where(inside, found, -1)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+NO_TIES = Ties(np.empty(0), np.empty(0), np.empty(0))

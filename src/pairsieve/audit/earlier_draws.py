@@ -33,10 +33,9 @@ from functools import cached_property
 
 import numpy as np
 
-from pairsieve.audit.draws import TRAIN, AskedPairs, Counts, Floats, Strata
+from pairsieve.audit.draws import TRAIN, AskedPairs, Counts, Floats, Strata, Ties
 from pairsieve.audit.errors import AnswerErrors, ErrorBox
 from pairsieve.audit.estimate import AuditResult, Limits, OverAll, known_recall, no_pair
-from pairsieve.audit.ranked import Ties
 from pairsieve.pairs import Mask
 
 BETS = np.sin(np.pi * (np.arange(48) + 0.5) / 96) ** 2  # quantiles of Beta(1/2, 1/2)

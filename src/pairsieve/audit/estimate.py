@@ -40,9 +40,9 @@ from typing import Any
 
 import numpy as np
 
-from pairsieve.audit.draws import TRAIN, AskedPairs, Floats, Strata, StratumCounts, stratum_counts
+from pairsieve.audit.draws import TRAIN, AskedPairs, Floats, Strata, StratumCounts, Ties, stratum_counts
 from pairsieve.audit.errors import AnswerErrors
-from pairsieve.audit.ranked import Layout, Ties
+from pairsieve.audit.ranked import Layout
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError
 from pairsieve.pairs import Mask

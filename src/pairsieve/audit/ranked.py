@@ -13,64 +13,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pairsieve.audit.draws import TRAIN, AskedPairs, Counts, Floats, Strata
+from pairsieve.audit.draws import NO_TIES, TRAIN, AskedPairs, Counts, Floats, Strata, Ties
 from pairsieve.pairs import Mask
 
 PIECES = 8  # of a stratum
 ROWS = 250  # of matches by stratum that a thread goes through at once
 GOLDEN, GOLDEN_STEPS = 0.618, 8  # of the search for the lowest AP
 MOST_FALL = 64.0  # steepest fall of the logit inside a stratum, per unit of log rank
-TIED = 0.05  # of a stratum: fewer pairs of one score are taken as if each had its own
-
-
-@dataclass(frozen=True)
-class Ties:
-    """Runs of pairs of one score, best first: the pairs ahead of each and those down to its end, (b,)."""
-
-    first: Floats
-    last: Floats
-    known: Floats  # where the scores of pairs asked begin and end, ties or not
-
-    @staticmethod
-    def of(strata: Strata, ahead: Floats | None, ranks: Floats | None) -> Ties:
-        """ahead, ranks: of pairs asked, how many pairs score higher and how many reach their score. Those
-        without a label have rank 0.
-        """
-        if ahead is None or ranks is None:
-            return NO_TIES
-        first, last = np.unique(np.stack([ahead, ranks]).astype(np.float64), axis=1)
-        size = strata.totals[np.minimum(np.searchsorted(np.cumsum(strata.totals), last), len(strata) - 1)]
-        shared = (last - first > 1.0) & (last - first > TIED * size)
-        return Ties(first[shared], last[shared], np.union1d(first, last))
-
-    def with_gaps(self, strata: Strata) -> Ties:
-        """And in the strata that have any, what lies between known scores, as if each run had one score."""
-        ends = np.cumsum(strata.totals).astype(np.float64)
-        some = np.unique(np.searchsorted(ends, self.last))
-        cuts = np.unique(np.concatenate([self.known, (ends - strata.totals)[some], ends[some]]))
-        first, last = cuts[:-1], cuts[1:]
-        here = np.isin(np.searchsorted(ends, last), some)
-        return Ties(first[here], last[here], self.known)
-
-    def within(self, length: int) -> Ties:
-        """Those of the best-ranked pairs down to the end of a stratum."""
-        here = self.last <= length
-        return Ties(self.first[here], self.last[here], self.known)
-
-    def at(self, ranks: Floats | Counts) -> Counts:
-        """Which of them holds the pair of each rank; -1 where none does."""
-        if not len(self.first):
-            return np.full(len(ranks), -1)
-        found = np.searchsorted(self.last, ranks)
-        inside = found < len(self.last)
-        inside &= self.first[np.minimum(found, len(self.last) - 1)] < ranks
-        return np.where(inside, found, -1)
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-
-NO_TIES = Ties(np.empty(0), np.empty(0), np.empty(0))
 
 
 @dataclass(frozen=True)
