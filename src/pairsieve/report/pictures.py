@@ -101,10 +101,10 @@ def _matches_per_round(facts: Facts) -> Picture | None:
         for round_, found, asked in zip(rounds, matches, labelled):
             axes.annotate(_percent(found / asked), (round_, asked), (0, 2), **look)
         axes.set(xlabel="round", ylabel="labels of the round")
-        axes.margins(y=0.12)
+        axes.margins(y=0.3)  # room for the legend above the shares
         _whole_numbers(axes)
         _thousands(axes, x=False)
-        axes.legend(loc="best")
+        axes.legend(loc="upper right", ncols=2)
 
     found, asked = counts[-1].positives, counts[-1].labelled
     words = (
