@@ -31,7 +31,6 @@ from pairsieve.pairs import AllPairs
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 WIDTH, NEIGHBOURS = 384, 100
 NODES = 2
-QUESTIONS = 6_000  # that can be written; more are these with a number behind
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Cost:
 def embedding(texts: int, threads: int) -> Callable[[], Any]:
     import torch
 
-    from experiments.synthetic import synthetic_questions
+    from experiments.synthetic import many_questions
     from pairsieve.models import encoder_named
     from pairsieve.models.folders import BUNDLED
 
@@ -59,8 +58,7 @@ def embedding(texts: int, threads: int) -> Callable[[], Any]:
     # As a new campaign has it by default, where the processor multiplies bfloat16 by itself.
     precision = "bfloat16" if texts >= 20_000 else "float32"
     encoder = encoder_named(BUNDLED, device="cpu", precision=precision)
-    written = synthetic_questions(min(texts, QUESTIONS)).texts
-    questions = [f"{written[at % QUESTIONS]} {at // QUESTIONS}" for at in range(texts)]  # no two alike
+    questions = many_questions(texts).texts
     encoder.embed(questions[:32])
     return lambda: len(encoder.embed(questions))
 

@@ -37,13 +37,14 @@ from pairsieve.pairs import AllPairs, Ids
 from pairsieve.synthetic import same_cluster
 from pairsieve.tasks import Collection, Split, Task
 
-__all__ = ["FAMILIES", "SyntheticQuestions", "jaccard", "questions_task", "synthetic_questions"]
+__all__ = ["FAMILIES", "SyntheticQuestions", "jaccard", "many_questions", "questions_task", "synthetic_questions"]
 
 SIZE_SHARES = (0.57, 0.28, 0.09, 0.033, 0.012, 0.007, 0.005, 0.003)  # of meanings with 1, 2, … 8 texts
 ECHO_SHARE = 0.15  # of texts: those that copy a near miss's sentence and surroundings
 SAME_PATTERN_SHARE = 0.4  # of texts: those that keep the first pattern of their cluster
 OPENING_SHARE, SETTING_SHARE, CLOSING_SHARE = 0.4, 0.55, 0.4
 TYPO_SHARE, SECOND_TYPO_SHARE = 0.2, 0.03
+BLOCK = 6_000  # questions that the tables hold with room to spare
 _STYLE = 16  # numbers that settle the wording of a text; their places are named in `_write`
 _ROUGH = 9  # numbers that settle its typing errors, capitals and marks
 
@@ -99,6 +100,24 @@ def synthetic_questions(texts: int = 6400, seed: int = 0) -> SyntheticQuestions:
         cluster=cluster,
         stated_negatives=_near_misses(lines, cluster, family, matches, rng),
     )
+
+
+def many_questions(texts: int, seed: int = 0) -> SyntheticQuestions:
+    """As `synthetic_questions`, and beyond what the tables hold in blocks that ask about numbered tickets."""
+    if texts <= BLOCK:
+        return synthetic_questions(texts, seed)
+    blocks = -(-texts // BLOCK)
+    lines: list[str] = []
+    clusters: list[NDArray[np.int64]] = []
+    negatives: list[tuple[int, int]] = []
+    for number in range(blocks):
+        size = (texts + blocks - 1 - number) // blocks
+        block = synthetic_questions(size, seed * blocks + number)
+        negatives += [(one + len(lines), other + len(lines)) for one, other in block.stated_negatives]
+        clusters.append(block.cluster + (int(clusters[-1].max()) + 1 if clusters else 0))
+        lines += [f"{text} (ticket {number + 1})" for text in block.texts]
+    keys = [f"q{row:07d}" for row in range(texts)]
+    return SyntheticQuestions(keys, lines, np.concatenate(clusters), negatives)
 
 
 def jaccard(one: str, other: str) -> float:
@@ -268,7 +287,7 @@ def _near_misses(
 
 def questions_task(texts: int, seed: int) -> Task:
     """The synthetic questions as a task: clusters shuffled, half of the questions each for train and test."""
-    questions = synthetic_questions(texts, seed)
+    questions = many_questions(texts, seed)
     clusters = np.random.default_rng([seed, 1]).permutation(int(questions.cluster.max()) + 1)
     place = np.empty(len(clusters), np.int64)
     place[clusters] = np.arange(len(clusters))
