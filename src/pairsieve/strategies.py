@@ -6,7 +6,7 @@ A plug-in adds one through the entry point group `pairsieve.strategies` and prov
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 
@@ -20,6 +20,7 @@ from pairsieve.pairs import Ids, is_member, pair_rows
 GROUP = "pairsieve.strategies"
 FEWEST_OF_A_CLASS = 3  # labels below which the other class is looked for first: a re-ranker needs so many
 POOL = 8  # times a batch, from which a varied one is taken
+MOST_POOL = 200_000  # pairs of a larger pool than the first
 PAIRS_A_TEXT = 3  # of a text in a small batch
 COPIES_ASKED = 2  # pairs of texts that read the same, in a campaign
 ASKED_BETWEEN = 2  # pairs between the same two groups of texts, in a campaign; one in a batch
@@ -66,11 +67,17 @@ def uncertainty(view: RoundView, budget: int, rng: np.random.Generator) -> Selec
         return _other_class(view, budget, rng, mostly_matches)
     _enough(budget, view.space.size - len(view.asked), "pairs")
     groups = _Alike(view.sure_matches(), view.asked)
-    for pool in (POOL, POOL**2, POOL**3):
-        near = groups.in_turn(_near_boundary(view, budget, pool * budget))
+    for pool in _pools(budget):
+        near = groups.in_turn(_near_boundary(view, budget, pool))
         if not groups or len(_apart(view, near, budget, groups=groups)) == budget:
             break  # else a few large groups fill the pool
     return Selection(_varied(view, near, budget, groups=groups), "uncertain")
+
+
+def _pools(budget: int) -> list[int]:
+    """How many pairs around the boundary are looked at: more in turn, where a few large groups fill them."""
+    first = POOL * budget
+    return sorted({first, *(max(first, min(first * more, MOST_POOL)) for more in (POOL, POOL**2))})
 
 
 def _near_boundary(view: RoundView, budget: int, pool: int) -> Ids:
@@ -91,33 +98,55 @@ class _Alike:
     """
 
     def __init__(self, sure: Ids, asked: Ids) -> None:
-        self._near: dict[int, list[int]] = {}
-        self._asked = set(asked.tolist()) if len(sure) else set()
-        for one, other in zip(*(side.tolist() for side in pair_rows(sure))):
-            for a, b in ((one, other), (other, one)):
-                self._near.setdefault(a, [a]).append(b)
+        one, other = pair_rows(sure)
+        texts = np.concatenate([other, one])
+        order = np.argsort(texts, kind="stable")
+        self._texts, self._near = texts[order], np.concatenate([one, other])[order]
+        self._asked = _partners(asked if len(sure) else sure)
+        self._groups: dict[int, dict[int, None]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._near)
+        return len(self._texts) > 0
+
+    def _group(self, text: int) -> dict[int, None]:
+        """A text and those that are surely the same thing, in order, as far as they are looked at."""
+        if text not in self._groups:
+            first, last = np.searchsorted(self._texts, [text, text + 1])
+            near = self._near[first : min(last, first + MOST_ALIKE - 1)].tolist()
+            self._groups[text] = dict.fromkeys([text, *near])
+        return self._groups[text]
 
     def in_turn(self, ids: Ids) -> Ids:
         """`ids` in their order, and by how many pairs an answer speaks of (both texts' groups), in turn."""
-        if not self._near:
+        if not self:
             return ids
-        sizes = [[len(self._near.get(text, (text,))) for text in side.tolist()] for side in pair_rows(ids)]
-        reach = np.floor(np.log(np.array(sizes, np.float64).prod(axis=0)))  # in their order among equals
-        return np.stack([ids[np.argsort(-reach, kind="stable")], ids], axis=1).ravel()
+        reach = np.ones(len(ids))
+        for side in pair_rows(ids):
+            near = np.searchsorted(self._texts, side, "right") - np.searchsorted(self._texts, side)
+            reach *= 1.0 + near
+        level = np.floor(np.log(reach))  # in their order among equals
+        return np.stack([ids[np.argsort(-level, kind="stable")], ids], axis=1).ravel()
 
-    def asked_between(self, one: int, other: int, chosen: Container[int]) -> bool:
-        """Whether enough was asked about the groups of two texts, in this batch (`chosen`) or before."""
-        before = set()
-        for a in self._near.get(one, [one])[:MOST_ALIKE]:
-            for b in self._near.get(other, [other])[:MOST_ALIKE]:
-                pair = min(a, b) << 32 | max(a, b)
-                before.update({pair} & self._asked)  # pairs inside one group come up twice
-                if pair in chosen or len(before) >= ASKED_BETWEEN:
-                    return True
-        return False
+    def asked_between(self, one: int, other: int, chosen: Mapping[int, list[int]]) -> bool:
+        """Whether enough was asked about the groups of two texts: before, or in this batch (`chosen`, the
+        partners of each text)."""
+        group, before = self._group(other), set()
+        for text in self._group(one):
+            if any(partner in group for partner in chosen.get(text, ())):
+                return True
+            for partner in self._asked.get(text, ()):
+                if partner in group:
+                    before.add((min(text, partner), max(text, partner)))  # inside one group both ways
+        return len(before) >= ASKED_BETWEEN
+
+
+def _partners(ids: Ids) -> dict[int, list[int]]:
+    """The other text of each pair, by text."""
+    found: dict[int, list[int]] = {}
+    for one, other in zip(*(side.tolist() for side in pair_rows(ids))):
+        found.setdefault(one, []).append(other)
+        found.setdefault(other, []).append(one)
+    return found
 
 
 def _around(view: RoundView, boundary: float, budget: int, pool: int) -> Ids:
@@ -204,7 +233,8 @@ def _apart(
     fresh = ids[_new_texts(view, ids)]
     left, right = (side.tolist() for side in pair_rows(fresh))
     used: dict[int, int] = {}
-    chosen: dict[int, None] = {}  # in order
+    chosen: list[int] = []
+    partners: dict[int, list[int]] = {}  # of the texts of chosen pairs
     for one, other, pair in zip(left, right, fresh.tolist()):
         if len(chosen) == budget:
             break
@@ -212,12 +242,14 @@ def _apart(
         places = numbers if view.space.symmetric else (numbers[0], ~numbers[1])
         if any(used.get(place, 0) >= most for place in places):
             continue
-        if groups and groups.asked_between(one, other, chosen):
+        if groups and groups.asked_between(one, other, partners):
             continue
         for place in places:
             used[place] = used.get(place, 0) + 1
-        chosen[pair] = None
-    return np.array(list(chosen), np.int64)
+        for text, partner in ((one, other), (other, one)) if groups else ():
+            partners.setdefault(text, []).append(partner)
+        chosen.append(pair)
+    return np.array(chosen, np.int64)
 
 
 def _new_texts(view: RoundView, ids: Ids) -> NDArray[np.bool_]:
