@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -87,7 +88,7 @@ def true_steps(
     """A curve whose steps are the rates of a split with its truth: (g,) counts at descending log-odds.
 
     near: those of the pairs that rank best. Below them nearly none matches, and pairs count as independent.
-    The step of a rate that is not known is nan.
+    A step whose rate is not known states none.
     """
     z = np.asarray(log_odds, np.float64)
     smooth = sigmoid(curve.log_odds(z)) * np.asarray(pairs, np.float64)
@@ -95,7 +96,9 @@ def true_steps(
     reached = int(near.places[-1]) if len(near.places) else -1
 
     def ranged(first: int, last: int) -> _Range:
-        count, found, likely = (float(of[last] - (of[first - 1] if first else 0.0)) for of in (size, true, expected))
+        count, found, likely = (
+            float(of[last] - (of[first - 1] if first else 0.0)) for of in (size, true, expected)
+        )
         rate = (found + 0.5) / (count + 1.0)
         if first <= reached:
             end = min(last, reached)
@@ -108,16 +111,18 @@ def true_steps(
     edges = [-1]
     while edges[-1] < len(z) - 1:
         above = size[edges[-1]] if len(edges) > 1 else 0.0
-        edges.append(min(int(np.searchsorted(size, above + max(FIRST_PAIRS, FIRST_SHARE * above))), len(z) - 1))
+        edges.append(
+            min(int(np.searchsorted(size, above + max(FIRST_PAIRS, FIRST_SHARE * above))), len(z) - 1)
+        )
     ranges = list[_Range]()
-    for first, last in zip(edges, edges[1:]):
+    for first, last in pairwise(edges):
         ranges.append(ranged(first + 1, last))
         while len(ranges) > 1 and ranges[-1].rate >= ranges[-2].rate:  # isotonic regression
             ranges[-2:] = [ranged(ranges[-2].first, ranges[-1].last)]
     ranges = _joined(ranges, ranged)
     ends = [z[0] + 1.0, *(z[each.last] for each in ranges)]
-    rates = [each.rate if each.known else np.nan for each in ranges]
-    return replace(curve, edges=tuple(map(float, ends)), steps=tuple(map(float, rates)))
+    rates = [each.rate if each.known else None for each in ranges]
+    return replace(curve, edges=tuple(map(float, ends)), steps=tuple(rates))
 
 
 def _joined(ranges: list[_Range], ranged: Callable[[int, int], _Range]) -> list[_Range]:
@@ -125,7 +130,7 @@ def _joined(ranges: list[_Range], ranged: Callable[[int, int], _Range]) -> list[
     ranges = list(ranges)
     while True:
         best: tuple[float, int, _Range] | None = None
-        for at, (one, other) in enumerate(zip(ranges, ranges[1:])):
+        for at, (one, other) in enumerate(pairwise(ranges)):
             alike = abs(one.rate - other.rate) <= ALIKE
             if (one.known and other.known) or ((one.known or other.known) and not alike):
                 continue
