@@ -210,7 +210,7 @@ class ExportedModel(Record):
     def probabilities(self) -> str:
         """Whether it has probabilities, in a sentence."""
         if self.calibrated:
-            return "`scorer.probabilities(scores)`: calibrated; nan where too little is known of such scores."
+            return "`scorer.probabilities(scores)`: calibrated on labels drawn with known chances, nan where few tell."
         return "It gives scores and no probabilities: too few labels were drawn to calibrate them."
 
     def card(self) -> str:

@@ -173,7 +173,7 @@ def _reliability(facts: Facts) -> str:
         for each in facts.measured.reliability
     ]
     words = f"All pairs of {facts.split} that nobody labelled, by the probability that the scorer states. "
-    words += "Stated: its mean. True: the share of matches."
+    words += "Stated: its mean. True: the share of matches. Pairs for which none is stated are in no row."
     table = _table(("Probability", "Pairs", "Stated", "True"), rows)
     return f"<section><h2>Calibration</h2><p>{_text(words)}</p>{table}</section>"
 
