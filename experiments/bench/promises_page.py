@@ -250,7 +250,7 @@ def reliable(rows: list[dict[str, Any]]) -> str:
     )
     most = max((row for row in rows if row["none"]), key=_none)
     end += (
-        f" Of the matches that nobody labelled a median of {held_out:.0%} has no probability in a test split, "
+        f" Of the matches without a label a median of {held_out:.0%} has no probability in a test split "
         f"and {own:.0%} in a campaign's own; the most, {_none(most):.0%}, of {most['campaign']}."
     )
     return f"{markdown(PROBABILITIES, head, shown)}\n\n{end}"
