@@ -69,6 +69,7 @@ def test_the_list_is_sorted_keyed_and_keeps_what_people_said(trained, tmp_path):
     found = called("match", folder, "--out", out, "--texts")
     rows = table(out)
     assert len(rows) == found["matches"] > 0
+    assert found["without_probability"] == sum(not row["probability"] for row in rows)
     assert list(rows[0]) == ["left", "right", "left_text", "right_text", "score", "probability", "label"]
     campaign = Campaign(folder)
     ids, labels = campaign.ledger.labels()

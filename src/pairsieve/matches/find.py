@@ -94,7 +94,7 @@ def find_matches(
     bands = _bands(campaign, ranking, point.threshold, known, target, options)
     types = list_types(split, options.texts, options.columns)
     probability = _probability(campaign, round, ranking)
-    rows, found, labelled = write_list(out, bands, split, probability, known, options.texts, types)
+    rows, found, labelled, unstated = write_list(out, bands, split, probability, known, options.texts, types)
     if not rows:
         point = OperatingPoint(point.threshold, np.nan, np.nan)  # an empty list has no precision
     written = WrittenMatches(
@@ -107,6 +107,7 @@ def find_matches(
         one_to_one=options.one_to_one,
         grouped=options.grouped,
         truth=_against_truth(ranking, point, rows, found, known) if _measurable(split) else None,
+        without_probability=unstated,
     )
     return MatchFigures(ranked, split.space.size, check, written)
 
