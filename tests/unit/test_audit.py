@@ -216,15 +216,6 @@ def test_known_pairs_count_as_they_are() -> None:
     assert result.recall_of_known is not None and result.recall_of_known.n == 65
 
 
-def test_pairs_of_which_no_label_speaks_have_limits_and_no_value() -> None:
-    """None of the 1,000 pairs from 0.5 to 0.8 was drawn: their rate would be a guess between neighbours'."""
-    asked = drawn(THREE, [(10, 8, 0.1), (0, 0, 0.01), (10, 0, 1e-5)])
-    result = estimate(THREE, asked, 0.8, rng(), reach=0.5)
-    assert isinstance(result.precision, Estimate) and result.precision.value == pytest.approx(0.8)
-    assert isinstance(result.positives, Limits) and isinstance(result.left, Limits)
-    assert result.positives.low < 80 and result.positives.high >= 1080
-
-
 def test_what_is_undefined_has_no_figure() -> None:
     """No match seen: recall and AP are not zero but undefined, or not known."""
     result = estimate(THREE, drawn(THREE, [(10, 0, 0.1), (10, 0, 0.01), (10, 0, 1e-5)]), 0.5, rng())

@@ -299,8 +299,7 @@ def estimate(
 
     def counted(of: _Worlds, where: Mask, per: float = 1.0) -> Estimate | Limits:
         """Matches of some strata, by so many pairs. Limits of a number of matches are whole numbers."""
-        spoken = (held.effective > 0) | (held.rest <= held.seen)  # elsewhere the rate is that of neighbours
-        value = None if of.value is None or not spoken[where].all() else float(of.value[where].sum()) / per
+        value = None if of.value is None else float(of.value[where].sum()) / per
         limits = of.count_limits(lambda m: m[:, where].sum(axis=1) / per, where, tail)
         if per > 1:
             return around(value, limits, 1.0)
