@@ -2,10 +2,10 @@
 
     python -m experiments.bench.split_campaigns --out FOLDER [--tables settlements cora] [--labels 400]
         [--seeds 0 1 2] [--data FOLDER] [--cache FOLDER]
-    python -m experiments.bench.reliability --campaign FOLDER/*/campaign --cache FOLDER/cache
 
 Each seed is a split of its own: groups of matches are drawn into train, dev and test, as `pairsieve data
 tables` does. Labels are bought in train with default options. A campaign that is there is not made again.
+`reliability --campaign FOLDER/*/campaign --cache FOLDER/cache` looks at them.
 """
 
 from __future__ import annotations
