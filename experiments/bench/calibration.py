@@ -7,9 +7,8 @@ chose say a probability of one half at a log-odds of 0, with a slope of their ow
 nobody asked about is another logistic curve (or one with matches that no score shows). Drawn labels are
 spread as a campaign spreads them: half evenly over log rank, half where the curve of the labels so far is in
 doubt. Printed: the largest difference between stated and true rate in any bin of a tenth with at least 100
-pairs (median and 90 % quantile over repeats), expected over true matches, and F1 of the list at the threshold
-of the best expected F1 over the best possible F1. "chosen": the same with the curve of the chosen labels
-alone.
+pairs (median and 90 % quantile over repeats), the share of matches for which none is stated, expected over
+true matches, and F1 of the list at the threshold of the best expected F1 over the best possible F1.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from pairsieve.audit.calibrate import calibrate, expected_curve
+from pairsieve.audit.calibrate import calibrate, expected_curve, reliability
 from pairsieve.numeric import sigmoid
 from pairsieve.scorer.calibration import Calibration
 
@@ -66,7 +65,7 @@ def once(space: Space, drawn: int, rng: np.random.Generator) -> dict[str, float]
     for part in np.array_split(np.arange(drawn), batches):
         if not len(part):
             continue
-        p = curve.probabilities(z)
+        p = sigmoid(curve.log_odds(z))
         doubt = counts * np.sqrt(p * (1 - p)) * (z > curve.inverse(-3.0))
         even = counts / np.maximum(np.cumsum(counts), 32.0)
         chance = 0.5 * even / even.sum() + 0.5 * doubt / max(doubt.sum(), 1e-300)
@@ -79,16 +78,16 @@ def once(space: Space, drawn: int, rng: np.random.Generator) -> dict[str, float]
 def figures(space: Space, curve: Calibration) -> dict[str, float]:
     z, counts, rate = space.population()
     p = curve.probabilities(z)
-    bins = np.minimum((p * 10).astype(int), 9)
-    size = np.bincount(bins, counts, 10)
-    stated, true = (np.bincount(bins, counts * each, 10) / np.maximum(size, 1) for each in (p, rate))
+    bins = [row for row in reliability(p, counts, counts * rate) if row.pairs >= 100]
+    none = np.isnan(p)
     nothing = np.zeros(len(z))
     expected = expected_curve(z, counts, sigmoid(curve.log_odds(z)), nothing, nothing)
     exact = expected_curve(z, counts, rate, nothing, nothing)
     at = int(np.argmax(2 * expected.true_positives / (np.cumsum(counts) + expected.positives)))
     f1 = 2 * exact.true_positives / (np.cumsum(counts) + exact.positives)
     return {
-        "off": float(np.abs(stated - true)[size >= 100].max()),
+        "off": max(abs(row.stated - row.true) for row in bins),
+        "none": float((counts * rate)[none].sum() / (counts * rate).sum()),
         "matches": expected.positives / exact.positives,
         "f1": float(f1[at] / f1.max()),
         "precision": float(exact.precision[at]),
@@ -104,7 +103,7 @@ def main() -> None:
     asked = parser.parse_args()
     results: list[dict[str, Any]] = []
     print(
-        f"{'space':22}{'drawn':>7}{'off':>8}{'90 %':>8}{'matches':>10}{'F1/best':>9}{'10 %':>8}"
+        f"{'space':22}{'drawn':>7}{'off':>8}{'90 %':>8}{'none':>7}{'matches':>10}{'F1/best':>9}{'10 %':>8}"
         f"{'precision':>11}"
     )
     for space in SPACES:
@@ -117,6 +116,7 @@ def main() -> None:
                 "drawn": drawn,
                 "off": float(np.median(column["off"])),
                 "off_90": float(np.quantile(column["off"], 0.9)),
+                "none": float(np.median(column["none"])),
                 "matches": float(np.median(column["matches"])),
                 "f1": float(np.median(column["f1"])),
                 "f1_10": float(np.quantile(column["f1"], 0.1)),
@@ -124,7 +124,7 @@ def main() -> None:
             }
             results.append(result)
             print(
-                f"{space.name:22}{drawn:7}{result['off']:8.3f}{result['off_90']:8.3f}{result['matches']:10.3g}"
+                f"{space.name:22}{drawn:7}{result['off']:8.3f}{result['off_90']:8.3f}{result['none']:7.2f}{result['matches']:10.3g}"
                 f"{result['f1']:9.3f}{result['f1_10']:8.3f}{result['precision']:11.3f}",
                 flush=True,
             )

@@ -91,15 +91,17 @@ from the campaigns of `python -m experiments.bench.strangers --out FOLDER --keep
 PROBABILITIES = """## Probabilities
 
 All pairs that nobody labelled, by stated probability, in bins with at least 100 pairs: the mean stated
-probability beside the true share of matches. Where: in the list of `match`, or by `/match` (the service;
-`explain` and `export` are the same). A test split ("test") is held out: nobody was asked about its texts. In
-a campaign's own split the doubtful pairs were labelled, so the rest differ: there a probability may be far
-off, most of all after 1,000 labels. "With splits": the table was split into train, dev and test, and dev's
-truth calibrates; settlements' test is held out, those of abt-buy and amazon-google are parts of the pairs
-that were asked about. The constants of the calibration were chosen while looking at amazon-google, cora,
-people, qqp-5k and short-names, seed 0, and at demo-splits: only the other tables and seeds are a test of
-them. Made by
-`python -m experiments.bench.reliability --kept FOLDER`."""
+probability beside the true share of matches. It is that of `match`'s column, of `/match` (the service),
+`explain` and `export`. A test split ("test") is held out: nobody was asked about its texts. "-split": a table
+of which half is train and a quarter each is dev and test, made by
+`python -m experiments.bench.split_campaigns --out FOLDER`; dev's truth calibrates, as it does for demo-splits
+(`strangers`). Else the labels drawn in the campaign calibrate. "none": pairs for which no probability is
+stated, for too little is known of such scores, and the share of matches among them; no bin holds them. The
+rules of what is known were fixed on simulated groups, on seed 0 of settlements-split, demo-split, cora-split,
+songs-split, demo-splits, demo and settlements, and on rows of the code before; the others were run after.
+Made by
+`python -m experiments.bench.reliability --kept FOLDER` and
+`python -m experiments.bench.reliability --campaign FOLDER/*/campaign --cache FOLDER/cache`."""
 
 COST = """## What measuring costs
 
@@ -227,19 +229,36 @@ def reliable(rows: list[dict[str, Any]]) -> str:
     """Stated and true rates."""
     shown = []
     for row in rows:
+        name = row["campaign"] + ("" if row["split"] in ("all", "train") else f", {row['split']}")
         for each in row["bins"]:
             if each["pairs"] >= FEWEST_PAIRS:
-                name = row["campaign"] + ("" if row["split"] in ("all", "train") else f", {row['split']}")
-                cells = [name, row["probability"], f"{row['drawn']:,}"]
-                cells += [f"{each['from']:.1f} to {each['to']:.1f}", f"{each['pairs']:,.0f}"]
-                shown.append([*cells, _number(each["stated"]), _number(each["true"])])
-    head = ["campaign", "where", "labels drawn", "probability", "pairs", "stated", "true"]
+                cells = [name, f"{row['drawn']:,}", f"{each['from']:.1f} to {each['to']:.1f}"]
+                cells += [f"{each['pairs']:,.0f}", _number(each["stated"]), _number(each["true"])]
+                shown.append(cells)
+        if row["none"] and row["none"]["pairs"]:
+            pairs, matches = row["none"]["pairs"], row["none"]["matches"]
+            shown.append([name, f"{row['drawn']:,}", "none", f"{pairs:,}", "-", _number(matches / pairs)])
+    head = ["campaign", "labels drawn", "probability", "pairs", "stated", "true"]
     worst = [row["worst"] for row in rows if row["worst"] is not None]
     good = sum(each <= MOST_OFF for each in worst)
     tables = f"In {good} of {len(worst)} tables no bin is off by more than {MOST_OFF:g}"
-    held_out = [row["worst"] for row in rows if row["split"] == "test" and row["worst"] is not None]
-    end = f"{tables}; the worst is off by {max(worst):.3f}, of held-out splits by {max(held_out):.3f}."
+    of_test = [row["worst"] for row in rows if row["split"] == "test" and row["worst"] is not None]
+    end = f"{tables}; the worst is off by {max(worst):.3f}, of held-out splits by {max(of_test):.3f}."
+    held_out, own = (
+        float(np.median([_none(row) for row in rows if row["none"] and (row["split"] == "test") == test]))
+        for test in (True, False)
+    )
+    most = max((row for row in rows if row["none"]), key=_none)
+    end += (
+        f" Of the matches without a label a median of {held_out:.0%} has no probability in a test split "
+        f"and {own:.0%} in a campaign's own; the most, {_none(most):.0%}, of {most['campaign']}."
+    )
     return f"{markdown(PROBABILITIES, head, shown)}\n\n{end}"
+
+
+def _none(row: dict[str, Any]) -> float:
+    """The share of the matches that have no probability."""
+    return float(row["none"]["matches"] / max(row["none"]["of"], 1))
 
 
 def inferred(rows: list[dict[str, Any]]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -142,6 +143,9 @@ def test_for_a_person(mine: Path, pairsieve: Pairsieve) -> None:
     assert lines[0] == f"{told.left_key}  {told.left_text}"
     assert lines[1] == f"{told.right_key}  {told.right_text}"
     assert f"The model of round 2: probability {told.probability:.3f} (score {told.score:.4f}" in said.out
+    unknown = words_of(replace(told, probability=None))  # of such scores too little is known
+    assert f"log-odds {told.log_odds:+.2f}; too little is known of such scores" in unknown
+    assert "nothing calibrates it" in words_of(replace(told, probability=None, calibrated=False))
     assert told.standing is not None
     assert f"{told.standing.higher:,} of 7,140 pairs of train score higher" in said.out
     assert "On dev, " in said.out

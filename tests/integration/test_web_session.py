@@ -277,7 +277,7 @@ def test_the_most_confident_mistakes_come_first(campaign: Campaign) -> None:
     for pair, label in zip(given, ("match", "no match", "match", "no match")):
         page.answer("Ann", pair, label)
     thinks = [0.40, 0.99, 0.90, 0.20]  # wrong by 0.60, 0.99, 0.10 and 0.20: only two are mistakes
-    row = {"round": 1, "pairs": [int(p) for p in given], "match_score": thinks, "calibrated": True}
+    row = {"round": 1, "pairs": [int(p) for p in given], "match_score": thinks, "calibrated": [True] * 4}
     write_checksummed(predictions_file(campaign.folder), row)
     found = page.get("/api/dashboard")["mistakes"]
     assert [(m["pair"], m["label"], m["probability"]) for m in found] == [

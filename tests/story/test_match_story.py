@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from pairsieve import find_matches
 from pairsieve.campaign import Campaign
+from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.cli import all_commands
 from pairsieve.cli.match import match_words
 from pairsieve.errors import InputError
@@ -68,6 +69,7 @@ def test_the_list_is_sorted_keyed_and_keeps_what_people_said(trained, tmp_path):
     found = called("match", folder, "--out", out, "--texts")
     rows = table(out)
     assert len(rows) == found["matches"] > 0
+    assert found["without_probability"] == sum(not row["probability"] for row in rows)
     assert list(rows[0]) == ["left", "right", "left_text", "right_text", "score", "probability", "label"]
     campaign = Campaign(folder)
     ids, labels = campaign.ledger.labels()
@@ -294,9 +296,13 @@ def test_intervals_stand_where_something_was_measured(tmp_path, tiny_encoder):
     out = tmp_path / "m.csv"
     bare = called("match", tmp_path / "c", "--split", "train", "--out", out)
     assert not bare["threshold"]["measured"] and isinstance(bare["threshold"]["precision"], float)
-    assert not any(
-        row["probability"] for row in read_list(out) if not row["label"]
-    )  # a score, no probability
+    new = [row for row in read_list(out) if not row["label"]]
+    scores = np.array([row["score"] for row in new])
+    by_dev = calibrated_scorer(Campaign(tmp_path / "c"), 2).probabilities(scores)
+    stated = np.array([row["probability"] for row in new], np.float64)  # None is nan
+    assert (
+        np.array_equal(stated, by_dev, equal_nan=True) and not np.isnan(stated).all()
+    )  # as explain and serve
     called("audit", tmp_path / "c", "--budget", 40)
     for split, source in (("train", "labels"), ("test", "dev")):
         told = called("match", tmp_path / "c", "--split", split, "--from", source, "--out", out)["threshold"]

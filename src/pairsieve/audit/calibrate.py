@@ -19,9 +19,11 @@ brings fewer matches than the one before: a scorer that ranks does that. An answ
 where nobody would look for it: every probability is mixed with a little of one half, so that such an answer
 does not bend the curve.
 
-Over neighbouring scores true rates jump, for matches come in groups; probabilities are stated in steps
-(`Calibration.steps`): one for every ten drawn labels among pairs in doubt. Where the truth of a split is
-known, steps are its own rates, each of as many pairs as it takes to know one (`true_steps`).
+Over neighbouring scores true rates jump, for matches come in groups; probabilities in doubt are stated in
+steps (`Calibration.steps`), as many as drawn labels tell of: two standard errors of a step's rate, by the
+drawn labels in it alone, are at most 0.1. What the chosen ones say of pairs in doubt is often farther off
+than that. Where too few labels were drawn among pairs in doubt, these have a score and no probability. Where
+the truth of a split is known, steps are its rates (`binning.py`).
 """
 
 from __future__ import annotations
@@ -47,9 +49,7 @@ OUTLIER = 0.02  # share of answers that say nothing
 MOST_MOVED = 10.0  # a drawn label counts so many times another at the most, or so little
 STEEPEST = 30.0  # of a prior slope
 DOUBT = (0.05, 0.95)  # probabilities between which steps are stated
-LABELS_PER_STEP, MOST_STEPS = 10, 9
-STEP_PAIRS, STEP_ERROR = 100, 0.03  # of a step by the truth: pairs, and the standard error of their rate
-STEP_SHARE = 50  # and one in so many of the matches
+MOST_STEPS, DRAWN_ERROR = 9, 0.05  # and the standard error of a step's rate by the drawn labels in it
 
 
 def calibrate(
@@ -111,9 +111,7 @@ def calibrate(
     curve = Calibration(centre, height, above, below, count)
     if population is None or not count:
         return curve
-    in_doubt = sigmoid(curve.log_odds(drawn[0]))
-    informative = int(((in_doubt >= DOUBT[0]) & (in_doubt < DOUBT[1])).sum())
-    return _in_steps(curve, *population, int(np.clip(informative // LABELS_PER_STEP, 1, MOST_STEPS)))
+    return _in_steps(curve, *population, drawn[0], counts[0])
 
 
 def drawn_weights(asked: AskedPairs, scan: Scan) -> Floats:
@@ -140,43 +138,28 @@ def _sides(log_odds: ArrayLike, centre: float) -> Floats:
     return np.stack([np.maximum(away, 0.0), np.minimum(away, 0.0)])
 
 
-def _in_steps(curve: Calibration, log_odds: ArrayLike, counts: ArrayLike, number: int) -> Calibration:
-    """With so many steps between the ends of doubt, each the mean probability of its pairs; its middle where
-    there is no pair.
+def _in_steps(
+    curve: Calibration, log_odds: ArrayLike, counts: ArrayLike, drawn: ArrayLike, weights: Floats
+) -> Calibration:
+    """With steps between the ends of doubt, each the mean probability of its pairs; its middle where there is
+    no pair. As many as are all known; one that says nothing where none is.
     """
-    ends = np.linspace(*DOUBT, number + 1)
     p, size = sigmoid(curve.log_odds(log_odds)), np.asarray(counts, np.float64)
-    place = np.searchsorted(ends, p, side="right")
-    pairs, matches = (np.bincount(place, each, number + 2)[1:-1] for each in (size, size * p))
-    means = np.divide(matches, pairs, out=(ends[1:] + ends[:-1]) / 2.0, where=pairs > 0)
+    of_drawn = sigmoid(curve.log_odds(drawn))
+    means, ends = np.full(1, np.nan), np.array(DOUBT)
+    for number in range(MOST_STEPS, 0, -1):
+        tried = np.linspace(*DOUBT, number + 1)
+        place, at = (np.searchsorted(tried, of, side="right") for of in (p, of_drawn))
+        pairs, matches = (np.bincount(place, each, number + 2)[1:-1] for each in (size, size * p))
+        rates = np.divide(matches, pairs, out=(tried[1:] + tried[:-1]) / 2.0, where=pairs > 0)
+        sums, squares = (np.bincount(at, each, number + 2)[1:-1] for each in (weights, weights**2))
+        labels = np.divide(sums**2, squares, out=np.zeros(number), where=squares > 0)  # Kish's number
+        if (rates * (1.0 - rates) <= labels * DRAWN_ERROR**2).all():
+            means, ends = rates, tried
+            break
     edges = [curve.inverse(float(each)) for each in logit(ends[::-1])]
-    return replace(curve, edges=tuple(edges), steps=tuple(means[::-1].tolist()))
-
-
-def true_steps(curve: Calibration, log_odds: ArrayLike, pairs: ArrayLike, matches: ArrayLike) -> Calibration:
-    """A curve whose steps are the rates of a split with its truth: (g,) counts at descending log-odds.
-
-    From the best pairs down, a step ends where it has pairs enough to know its rate: another split's is then
-    about as near as it can be. Rates that grow on the way down are pooled (isotonic regression).
-    """
-    from sklearn.isotonic import isotonic_regression
-
-    z = np.asarray(log_odds, np.float64)
-    size, true = np.cumsum(np.asarray(pairs, np.float64)), np.cumsum(np.asarray(matches, np.float64))
-    least, ends = max(STEP_PAIRS, true[-1] / STEP_SHARE), [-1]
-    while ends[-1] < len(z) - 1:
-        before = (size[ends[-1]], true[ends[-1]]) if ends[-1] >= 0 else (0.0, 0.0)
-        count, found = size[ends[-1] + 1 :] - before[0], true[ends[-1] + 1 :] - before[1]
-        rate = (found + 0.5) / (count + 1.0)
-        known = (count >= least) & (np.sqrt(rate * (1.0 - rate) / np.maximum(count, 1.0)) <= STEP_ERROR)
-        ends.append(ends[-1] + 1 + int(np.argmax(known)) if known.any() else len(z) - 1)
-    counts, found = (np.diff(each[ends[1:]], prepend=0.0) for each in (size, true))
-    weights = np.maximum(counts, 1e-9)  # beyond the last pair there is none
-    smoothed = (found + 0.5) / (counts + 1.0)  # never 0 or 1: no number of pairs tells that
-    rates = isotonic_regression(smoothed, sample_weight=weights, increasing=False)
-    kept = np.append(np.diff(rates) != 0.0, True)  # steps that were pooled are one
-    edges = np.append(z[0] + 1.0, z[ends[1:]][kept])
-    return replace(curve, edges=tuple(edges.tolist()), steps=tuple(rates[kept].tolist()))
+    stated = [None if np.isnan(each) else float(each) for each in means[::-1]]
+    return replace(curve, edges=tuple(edges), steps=tuple(stated))
 
 
 def expected_rates(curve: Calibration, log_odds: Floats, counts: ArrayLike) -> Floats:
@@ -243,9 +226,10 @@ def reliability(
     probability: ArrayLike, pairs: ArrayLike, matches: ArrayLike, bins: int = 10
 ) -> tuple[Reliability, ...]:
     """Stated and true rates by bin of stated probability: pairs (n,) of such a probability, matches among
-    them.
+    them. Pairs without a probability (nan) are in no bin.
     """
     p, size, true = (np.asarray(each, np.float64) for each in (probability, pairs, matches))
+    p, size, true = (each[~np.isnan(p)] for each in (p, size, true))
     place = np.minimum((np.clip(p, 0.0, 1.0) * bins).astype(np.int64), bins - 1)
     count, stated, found = (np.bincount(place, each, bins) for each in (size, size * p, true))
     return tuple(

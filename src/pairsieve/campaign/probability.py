@@ -11,22 +11,25 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from pairsieve.artifacts import labels_digest
-from pairsieve.audit.calibrate import Reliability, calibrate, drawn_weights, reliability, true_steps
+from pairsieve.audit.binning import GroupedPairs, true_steps
+from pairsieve.audit.calibrate import Reliability, calibrate, drawn_weights, reliability
 from pairsieve.audit.draws import AskedPairs, Floats, draw_pairs
 from pairsieve.audit.run import asked_pairs, plan
 from pairsieve.campaign.figures import read_checksummed, write_checksummed
 from pairsieve.campaign.loop import Campaign
 from pairsieve.contracts import generator_for
-from pairsieve.pairs import Ids, Mask, is_member
+from pairsieve.pairs import Ids, Mask, ScoredPairs, is_member, pair_rows
 from pairsieve.scan import Scan
 from pairsieve.scorer import Scorer
 from pairsieve.scorer.calibration import FEWEST, Calibration
 from pairsieve.tasks import Split
 from pairsieve.tasks.task import shared_pairs
+from pairsieve.tasks.truth import components
 
 FROM_TRUTH = 2_000  # pairs of dev that are drawn, and answered by its truth
-FORMAT = 5  # of a kept calibration
+FORMAT = 6  # of a kept calibration
 CELLS = 4096  # of scores, in which pairs are counted
+NEAR_MATCHES, LEAST_NEAR, MOST_NEAR = 20, 10_000, 2_000_000  # best pairs of dev whose groups are looked at
 
 
 def calibrated_scorer(campaign: Campaign, round: int, look: bool = True) -> Scorer:
@@ -86,7 +89,8 @@ def _calibrated(campaign: Campaign, split: Split, round: int, by_truth: bool) ->
     drawn, population = (scorer.log_odds(scores), labels), (scorer.log_odds(grid), pairs)
     curve = calibrate((chosen.log_odds, chosen.labels), drawn, population, weights)
     if by_truth:
-        curve = true_steps(curve, *population, _counted(scored.scan, split.positives, grid))
+        matches = _counted(scored.scan, split.positives, grid)
+        curve = true_steps(curve, *population, matches, _grouped(split, scored.scan, grid, pairs))
     return curve
 
 
@@ -100,6 +104,25 @@ def _from_truth(campaign: Campaign, split: Split, round: int) -> tuple[Floats, M
     rng = generator_for(campaign.settings.seed, round, f"calibration on {split.name}")
     drawn = draw_pairs(scored.scan, strata, wanted, nothing, np.empty(0, np.int64), rng)
     return drawn.scores.astype(np.float64), is_member(drawn.ids, split.positives)
+
+
+def _grouped(split: Split, scan: Scan, grid: Floats, pairs: Floats) -> GroupedPairs:
+    """The best-ranked pairs of a split with the groups of matching texts that theirs belong to."""
+    reached = np.cumsum(pairs)
+    wanted = min(max(NEAR_MATCHES * len(split.positives), LEAST_NEAR), MOST_NEAR)
+    last = int(np.searchsorted(reached, wanted, side="right")) - 1
+    found = [ScoredPairs.empty()]
+    if last >= 0:
+        scan.collect(float(grid[last]), 2.0, lambda ids, scores: found.append(ScoredPairs(ids, scores)))
+    ids, scores = (np.concatenate([getattr(each, of) for each in found]) for of in ("ids", "scores"))
+    places = np.searchsorted(-grid, -scores.astype(np.float64), side="left")
+    order = np.argsort(places, kind="stable")
+    before = 0 if split.space.symmetric else len(split.left)  # of two collections, the right one's texts
+    left, right = pair_rows(split.positives)
+    group = components(before + len(split.right), left, right + before)
+    left, right = pair_rows(ids[order])
+    groups = np.stack([group[left], group[right + before]], axis=1)
+    return GroupedPairs(places[order], is_member(ids[order], split.positives), groups)
 
 
 def cells(scan: Scan) -> tuple[Floats, Floats]:

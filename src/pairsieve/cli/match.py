@@ -173,6 +173,9 @@ def match_words(found: MatchFigures) -> str:
     one = ", the pairs inside groups" if written.grouped else one
     listed = f"{written.matches:,} matches{one}{sure}" if written.matches else "no pair is listed"
     lines.append(f"{written.out}: {listed}.")
+    if written.without_probability:
+        few = f"{written.without_probability:,} of them have a score and no probability"
+        lines.append(f"{few}: too little is known of such scores.")
     if written.best_f1_pairs is not None:
         lines.append(f"Without a target it would have about {written.best_f1_pairs:,}, for the best F1.")
     lines += list_words(written.threshold)

@@ -109,7 +109,8 @@ class Explanation:
     density: tuple[float, float] | None  # of each text (scorer/corrections.py); None without the correction
     reranked: bool  # whether the pair is a candidate that the re-ranker scored
     log_odds: float
-    probability: float | None  # None where nothing calibrates the score
+    calibrated: bool  # whether some scores have a probability
+    probability: float | None  # None where nothing calibrates the score, or nothing tells of such scores
     standing: Standing | None  # None where nobody wanted all pairs counted
     at_score: AtScore | None
     truth: bool | None  # None where the split's truth is not known
@@ -154,6 +155,8 @@ def explain(
     product = float(scored.base.scores(ids)[0]) / float(lengths)
     density = corrected.density and (float(corrected.density[0][a]), float(corrected.density[1][b]))
     itself = int(ids[0]) if part is campaign.split else -1
+    calibrated = calibrated_scorer(campaign, number, count_all)
+    chance = float(calibrated.probabilities(np.array([score]))[0])
     return Explanation(
         split=part.name,
         asked_split=campaign.settings.split,
@@ -168,7 +171,8 @@ def explain(
         density=density or None,
         reranked=bool(is_member(ids, scored.candidates)[0]),
         log_odds=float(scorer.log_odds(np.array([score]))[0]),
-        probability=_probability(campaign, number, score, count_all),
+        calibrated=calibrated.calibrated,
+        probability=None if np.isnan(chance) else chance,
         standing=_standing(part, scan, score) if count_all else None,
         at_score=_at_score(campaign, part, number, scan, score) if count_all else None,
         truth=bool(is_member(ids, part.positives)[0]) if part.has_truth else None,
@@ -179,11 +183,6 @@ def explain(
         right_words=words[1],
         near=_near(campaign, number, scorer.matcher, rows, itself, examples),
     )
-
-
-def _probability(campaign: Campaign, round: int, score: float, look: bool) -> float | None:
-    found = float(calibrated_scorer(campaign, round, look).probabilities(np.array([score]))[0])
-    return None if np.isnan(found) else found
 
 
 # ── which pair ──────────────────────────────────────────────────────────────────────────────────────

@@ -25,7 +25,12 @@ def words_of(found: Explanation, colour: bool = False) -> str:
 
     says = f"score {found.score:.4f}, log-odds {found.log_odds:+.2f}"
     chance = f"probability {found.probability:.3f}" if found.probability is not None else ""
-    first = f"{ink(chance, BOLD)} ({says})" if chance else f"{ink(says, BOLD)}; nothing calibrates it"
+    why = (
+        "too little is known of such scores to state a probability"
+        if found.calibrated
+        else "nothing calibrates it"
+    )
+    first = f"{ink(chance, BOLD)} ({says})" if chance else f"{ink(says, BOLD)}; {why}"
     lines = [
         f"{ink(visible(found.left_key), BOLD)}  {_marked(found.left_text, found.left_words, colour)}",
         f"{ink(visible(found.right_key), BOLD)}  {_marked(found.right_text, found.right_words, colour)}",

@@ -210,7 +210,8 @@ class ExportedModel(Record):
     def probabilities(self) -> str:
         """Whether it has probabilities, in a sentence."""
         if self.calibrated:
-            return "`scorer.probabilities(scores)`: calibrated on labels drawn with known chances."
+            how = "calibrated on labels drawn with known chances, nan where few tell"
+            return f"`scorer.probabilities(scores)`: {how}."
         return "It gives scores and no probabilities: too few labels were drawn to calibrate them."
 
     def card(self) -> str:

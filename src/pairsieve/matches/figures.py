@@ -152,6 +152,7 @@ class WrittenMatches:
     one_to_one: bool
     grouped: bool  # the pairs inside groups
     truth: TruthFigures | None
+    without_probability: int = 0  # of `matches`: pairs that have a score alone
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,8 @@ class MatchFigures:
             if found.best_f1_pairs is not None:
                 figures["best_f1_pairs"] = found.best_f1_pairs
             figures |= {"out": str(found.out), "columns": dict(found.columns), "matches": found.matches}
-            figures |= {name: getattr(found, name) for name in ("labelled", "one_to_one", "grouped")}
+            names = ("labelled", "without_probability", "one_to_one", "grouped")
+            figures |= {name: getattr(found, name) for name in names}
             if found.truth is not None:
                 figures["truth"] = found.truth.as_json()
         return figures | ({} if self.distilled is None else {"distilled": self.distilled.as_json()})

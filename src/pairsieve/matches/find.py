@@ -93,8 +93,8 @@ def find_matches(
         tally.count(_bands(campaign, ranking, point.threshold, known.without(tally.drawn), target, options))
     bands = _bands(campaign, ranking, point.threshold, known, target, options)
     types = list_types(split, options.texts, options.columns)
-    probability = _probability(campaign, round, ranking, expected)
-    rows, found, labelled = write_list(out, bands, split, probability, known, options.texts, types)
+    probability = _probability(campaign, round, ranking)
+    rows, found, labelled, unstated = write_list(out, bands, split, probability, known, options.texts, types)
     if not rows:
         point = OperatingPoint(point.threshold, np.nan, np.nan)  # an empty list has no precision
     written = WrittenMatches(
@@ -107,6 +107,7 @@ def find_matches(
         one_to_one=options.one_to_one,
         grouped=options.grouped,
         truth=_against_truth(ranking, point, rows, found, known) if _measurable(split) else None,
+        without_probability=unstated,
     )
     return MatchFigures(ranked, split.space.size, check, written)
 
@@ -196,8 +197,8 @@ def ranked_list(
 ) -> tuple[int, Ranking, Known, OperatingPoint, Callable[[Scores], Any] | None]:
     """What the default list is made of: round, ranking, labels, where it is cut, and what makes
     probabilities of scores."""
-    round, ranking, known, expected, point = _ranked(campaign, split, BEST_F1, DEFAULTS)
-    return round, ranking, known, point, _probability(campaign, round, ranking, expected)
+    round, ranking, known, _, point = _ranked(campaign, split, BEST_F1, DEFAULTS)
+    return round, ranking, known, point, _probability(campaign, round, ranking)
 
 
 def _ranked(
@@ -420,13 +421,10 @@ def _check(
     return checker.answered(checker.precision(known, curve, target.value, how_many, confidence))
 
 
-def _probability(
-    campaign: Campaign, round: int, ranking: Ranking, expected: ExpectedCurve | None
-) -> Callable[[Scores], Any] | None:
-    """What makes probabilities of scores; None where too few labels were drawn to call them that."""
-    curve = expected.calibration if expected is not None else None
-    if curve is None and expected is not None and expected.source == "dev":
-        curve = calibration_of(campaign, round)
+def _probability(campaign: Campaign, round: int, ranking: Ranking) -> Callable[[Scores], Any] | None:
+    """What makes probabilities of scores, as for `/match`, `explain` and `export`; None where too few labels
+    were drawn to call them that."""
+    curve = calibration_of(campaign, round)
     if curve is None or not curve.calibrated:
         return None
     return lambda scores: curve.probabilities(ranking.log_odds(scores))

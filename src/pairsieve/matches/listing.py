@@ -153,14 +153,16 @@ def write_list(
     known: Known,
     texts: bool,
     types: Mapping[str, str],
-) -> tuple[int, int, int]:
+) -> tuple[int, int, int, int]:
     """Write rows: left, right (keys), texts on request, score, probability (empty where `probability` is
-    None: nothing calibrates the score), label where it was given, and the columns of both records.
+    None, nothing calibrates the score, or gives nan), label where it was given, and the columns of both
+    records.
 
-    types: those of `list_types`. Returns (rows, true matches among them, 0 without truth, labelled ones).
+    types: those of `list_types`. Returns (rows, true matches among them, 0 without truth, labelled ones,
+    those without a probability).
     Whole or not at all.
     """
-    rows = found = known_matches = 0
+    rows = found = known_matches = unstated = 0
     records = [
         (name, side, column)
         for side, collection in (("left", split.left), ("right", split.right))
@@ -181,6 +183,7 @@ def write_list(
                 unknown = np.full(len(ids), np.nan) if probability is None else probability(scores)
                 given = np.where(labelled, 1.0, unknown).tolist()
                 columns["probability"] = [None if np.isnan(each) else each for each in given]
+                unstated += columns["probability"].count(None)
                 columns["label"] = [1 if sure else None for sure in labelled.tolist()]
                 for name, side, column in records:
                     fields = (split.left if side == "left" else split.right).fields
@@ -191,7 +194,7 @@ def write_list(
                 rows += len(ids)
                 known_matches += int(labelled.sum())
                 found += int(is_member(ids, split.positives).sum()) if split.has_truth else 0
-    return rows, found, known_matches
+    return rows, found, known_matches, unstated
 
 
 def read_list(

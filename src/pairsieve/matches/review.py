@@ -33,17 +33,17 @@ class ReviewList:
     """Pairs and groups of a campaign's own split, the most doubtful first.
 
     ids, scores, listed (n,): pairs, and whether they are in the list. match_score (n,): the probability of a
-    match where `calibrated`, else a score from 0 to 1. groups: members, the least sure pair inside, and the
-    best pair with a text outside, None for none.
+    match where `calibrated` (n,), else a score from 0 to 1. groups: members, the least sure pair inside, and
+    the best pair with a text outside, None for none.
     """
 
     round: int
     threshold: float
-    calibrated: bool
     ids: Ids
     scores: NDArray[np.float32]
     listed: Mask
     match_score: NDArray[np.float64]
+    calibrated: Mask
     matches: int  # pairs of the whole list
     groups: tuple[tuple[list[int], int, int | None], ...]
     all_groups: int
@@ -53,9 +53,9 @@ class ReviewList:
         return {
             "round": self.round,
             "threshold": self.threshold,
-            "calibrated": self.calibrated,
             "pairs": self.ids.tolist(),
             "match_score": [round(each, 6) for each in self.match_score.tolist()],
+            "calibrated": self.calibrated.tolist(),
             "listed": self.listed.tolist(),
             "matches": self.matches,
             "groups": [list(group) for group in self.groups],
@@ -89,15 +89,16 @@ def review_list(campaign: Campaign) -> ReviewList:
     groups: list[tuple[list[int], int, int | None]] = []
     if group is not None:
         groups = _groups(group, ids, scores, margin, is_listed)
-    match_score = (probability or ranking.scorer.head_probability)(scores[first])
+    match_score = ranking.scorer.head_probability(scores[first])
+    stated = np.full(len(first), np.nan) if probability is None else probability(scores[first])
     return ReviewList(
         of_round,
         float(threshold),
-        probability is not None,
         ids[first],
         scores[first],
         is_listed[first],
-        np.asarray(match_score, np.float64),
+        np.where(np.isnan(stated), match_score, stated),
+        ~np.isnan(stated),
         len(listed),
         tuple(groups[:MOST_GROUPS]),
         len(groups),

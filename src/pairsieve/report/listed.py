@@ -24,6 +24,7 @@ class DoubtfulPair:
     texts: tuple[str, str]
     listed: bool
     match_score: float
+    calibrated: bool  # whether that is a probability
     steps: tuple[Step, ...]
 
 
@@ -36,7 +37,6 @@ class Listed:
     matches: int
     groups: int  # of two texts or more; 0 for two collections
     sizes: dict[int, int]  # {texts of a group: how many groups}
-    calibrated: bool
     doubtful: tuple[DoubtfulPair, ...]
 
 
@@ -51,14 +51,17 @@ def listed(campaign: Campaign) -> Listed | None:
     ids = found.ids[open_pairs]
     left, right = split.keys(ids)
     texts = [[without_gaps(text) for text in side] for side in split.texts(ids)]
+    steps = waterfalls(found.scored, split, ids)
     shown = [
-        DoubtfulPair((left[at], right[at]), (texts[0][at], texts[1][at]), *about, steps)
-        for at, (about, steps) in enumerate(
-            zip(
-                zip(found.listed[open_pairs].tolist(), found.match_score[open_pairs].tolist()),
-                waterfalls(found.scored, split, ids),
-            )
+        DoubtfulPair(
+            (left[at], right[at]),
+            (texts[0][at], texts[1][at]),
+            bool(found.listed[pair]),
+            float(found.match_score[pair]),
+            bool(found.calibrated[pair]),
+            steps[at],
         )
+        for at, pair in enumerate(open_pairs.tolist())
     ]
     sizes: dict[int, int] = {}
     for members, _, _ in found.groups:
@@ -69,6 +72,5 @@ def listed(campaign: Campaign) -> Listed | None:
         found.matches,
         found.all_groups,
         dict(sorted(sizes.items())),
-        found.calibrated,
         tuple(shown),
     )

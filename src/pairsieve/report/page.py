@@ -173,7 +173,7 @@ def _reliability(facts: Facts) -> str:
         for each in facts.measured.reliability
     ]
     words = f"All pairs of {facts.split} that nobody labelled, by the probability that the scorer states. "
-    words += "Stated: its mean. True: the share of matches."
+    words += "Stated: its mean. True: the share of matches. Pairs for which none is stated are in no row."
     table = _table(("Probability", "Pairs", "Stated", "True"), rows)
     return f"<section><h2>Calibration</h2><p>{_text(words)}</p>{table}</section>"
 
@@ -255,19 +255,19 @@ def _listed(facts: Facts) -> str:
         rows = [(f"{size:,}", f"{count:,}") for size, count in found.sizes.items()]
         parts.append(_table(("Texts in a group", "Groups"), rows))
     if found.doubtful:
-        kind = "probability" if found.calibrated else "model score"
-        items = "".join(_doubtful(pair, kind) for pair in found.doubtful)
+        items = "".join(_doubtful(pair) for pair in found.doubtful)
         review = f"<code>pairsieve label {_text(shlex.quote(facts.name))}</code>, page Review"
         parts.append(f"<h3>Most in doubt</h3><p>More of them, to confirm or to correct: {review}.</p>")
         parts.append(f'<ol class="pairs">{items}</ol>')
     return f"<section><h2>The list</h2>{''.join(parts)}</section>"
 
 
-def _doubtful(pair: DoubtfulPair, kind: str) -> str:
+def _doubtful(pair: DoubtfulPair) -> str:
     """A pair in doubt, with the parts of its log-odds in one line."""
     where = "in the list" if pair.listed else "left out"
     steps = "; ".join(f"{_text(step.name, 40)} {step.log_odds:+.2f}" for step in pair.steps)
     total = f"Log-odds {sum(step.log_odds for step in pair.steps):+.2f}: {steps}."
+    kind = "probability" if pair.calibrated else "model score"
     words = f"{where}, {kind} {pair.match_score:.3f}. {total}"
     return _pair(zip(pair.keys, pair.texts), LONGEST_DOUBTFUL, words)
 

@@ -23,8 +23,8 @@ class Calibration:
 
     Labels tell the mean rate of a range of scores, and little more than that: matches come in groups, and at
     neighbouring scores the true rate jumps up and down by more than 0.1. So a probability is stated in
-    `steps`, each the mean over the pairs of its range (histogram binning, Zadrozny and Elkan 2001).
-    `log_odds` is the curve without steps.
+    `steps`, each the mean over the pairs of its range (histogram binning, Zadrozny and Elkan 2001). In a
+    range of which too little is known none is stated. `log_odds` is the curve without steps.
     """
 
     centre: float  # z0
@@ -33,7 +33,7 @@ class Calibration:
     below: float  # and below it
     drawn: int  # labels drawn with known chances behind it
     edges: tuple[float, ...] = ()  # (k + 1,) the scorer's log-odds between which steps are stated, descending
-    steps: tuple[float, ...] = ()  # (k,) the probability stated from an edge up to the one before
+    steps: tuple[float | None, ...] = ()  # (k,) the probability stated from an edge up to the one before
 
     @property
     def calibrated(self) -> bool:
@@ -45,13 +45,14 @@ class Calibration:
         return self.height + np.where(away > 0, self.above, self.below) * away
 
     def probabilities(self, log_odds: ArrayLike) -> Floats:
-        """As stated: in steps between the edges, and by the curve beyond them."""
+        """As stated: in steps between the edges, and by the curve beyond them; nan where none is stated."""
         p = sigmoid(self.log_odds(log_odds))
         if not self.steps:
             return p
         place = np.searchsorted(-np.asarray(self.edges), -np.asarray(log_odds, np.float64), side="left") - 1
         between = (place >= 0) & (place < len(self.steps))
-        stated: Floats = np.where(between, np.asarray(self.steps)[np.where(between, place, 0)], p)
+        steps = np.array(self.steps, np.float64)  # None is nan
+        stated: Floats = np.where(between, steps[np.where(between, place, 0)], p)
         return stated
 
     def inverse(self, log_odds: float) -> float:

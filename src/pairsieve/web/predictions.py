@@ -1,7 +1,7 @@
 """Predictions of the latest model for the page: written by the process that trains, read here.
 
 The page's own process never loads a model. After a round the process that trained it writes one small file
-with its score of every pair asked (a probability, where it is calibrated), and of the few pairs it is
+with its score of every pair asked (a probability, where one is stated), and of the few pairs it is
 surest match that nobody was asked about. The page shows it only to people who want to see it; the dashboard
 sets it beside the labels.
 """
@@ -42,9 +42,10 @@ def write_predictions(campaign: Campaign) -> int:
         return 0
     scored = campaign.score(part, number)
     scorer = calibrated_scorer(campaign, number)
-    scores = _match_score(scorer, scored.scan.scores(ids))
-    row = {"round": number, "pairs": ids.tolist(), "match_score": [round(p, 6) for p in scores.tolist()]}
-    row["calibrated"] = scorer.calibrated
+    scores = scored.scan.scores(ids)
+    shown = [round(p, 6) for p in _match_score(scorer, scores).tolist()]
+    row = {"round": number, "pairs": ids.tolist(), "match_score": shown}
+    row["calibrated"] = (~np.isnan(scorer.probabilities(scores))).tolist()
     if part.space.size <= MOST_PAIRS:
         row["unseen"] = _unseen(campaign, scored, scorer)
     write_checksummed(predictions_file(campaign.folder), row)
@@ -52,12 +53,14 @@ def write_predictions(campaign: Campaign) -> int:
 
 
 def _match_score(scorer: Scorer, scores: Scores) -> Any:
-    """Probabilities, or, where nothing calibrates them, scores from 0 to 1."""
-    return scorer.probabilities(scores) if scorer.calibrated else scorer.head_probability(scores)
+    """Probabilities, or, where none is stated, scores from 0 to 1."""
+    stated = scorer.probabilities(scores)
+    return np.where(np.isnan(stated), scorer.head_probability(scores), stated)
 
 
-def _unseen(campaign: Campaign, scored: ScoredSpace, scorer: Scorer) -> list[tuple[int, float]]:
-    """(pair, match_score) of the surest matches that nobody was asked about, the surest first.
+def _unseen(campaign: Campaign, scored: ScoredSpace, scorer: Scorer) -> list[tuple[int, float, bool]]:
+    """(pair, match_score, whether that is a probability) of the surest matches that nobody was asked about,
+    the surest first.
 
     Pairs whose label follows from others are left out. Only those more likely a match than not; equal ones by
     the smaller id.
@@ -67,9 +70,13 @@ def _unseen(campaign: Campaign, scored: ScoredSpace, scorer: Scorer) -> list[tup
     if count < 1:
         return []
     best = ExactSearch(scored.scan).best(count, known).pairs
-    match_score = _match_score(scorer, best.scores)
+    match_score, stated = _match_score(scorer, best.scores), ~np.isnan(scorer.probabilities(best.scores))
     order = np.argsort(-match_score, kind="stable")  # ids ascend
-    return [(int(best.ids[at]), round(float(match_score[at]), 6)) for at in order if match_score[at] > 0.5]
+    return [
+        (int(best.ids[at]), round(float(match_score[at]), 6), bool(stated[at]))
+        for at in order
+        if match_score[at] > 0.5
+    ]
 
 
 class Predictions:
@@ -78,14 +85,15 @@ class Predictions:
     def __init__(self, folder: Path) -> None:
         self._file = ChecksummedFile(predictions_file(folder))
         self._by_pair: tuple[dict[str, Any], dict[int, float]] = ({}, {})  # the row it was made of, first
+        self._calibrated: dict[int, bool] = {}
 
     def of(self, pair: int) -> dict[str, float | None]:
         """What the page shows of how likely the model holds a match."""
-        return self.shown(self.by_pair().get(pair))
+        match_score = self.by_pair().get(pair)
+        return self.shown(match_score, self._calibrated.get(pair, False))
 
-    def shown(self, match_score: float | None) -> dict[str, float | None]:
+    def shown(self, match_score: float | None, calibrated: bool) -> dict[str, float | None]:
         """A match score as what it is: a probability if calibrated, else a model score from 0 to 1."""
-        calibrated = bool(self._file.row().get("calibrated"))
         return {
             "probability": match_score if calibrated else None,
             "model_score": None if calibrated else match_score,
@@ -95,10 +103,16 @@ class Predictions:
         """The model's match score of every pair asked."""
         row = self._file.row()
         if row is not self._by_pair[0]:
-            self._by_pair = (row, dict(zip(row.get("pairs", ()), row.get("match_score", ()))))
+            pairs, calibrated = row.get("pairs", ()), row.get("calibrated")
+            self._by_pair = (row, dict(zip(pairs, row.get("match_score", ()))))
+            # A file of an earlier form has one word for all.
+            self._calibrated = dict(zip(pairs, calibrated)) if isinstance(calibrated, list) else {}
         return self._by_pair[1]
 
-    def unseen(self) -> list[tuple[int, float]] | None:
-        """The surest matches that nobody was asked about; None where no model looked for them."""
+    def unseen(self) -> list[tuple[int, float, bool]] | None:
+        """The surest matches that nobody was asked about, and whether their score is a probability; None
+        where no model looked for them."""
         found = self._file.row().get("unseen")
-        return None if found is None else [(int(pair), float(match_score)) for pair, match_score in found]
+        if found is None or any(len(each) != 3 for each in found):
+            return None
+        return [(int(pair), float(match_score), bool(stated)) for pair, match_score, stated in found]

@@ -105,7 +105,8 @@ class Review:
     def _list(self) -> dict[str, Any]:
         row = self._file.row()
         known = row.get("task") == self._session.campaign.task.fingerprint
-        return row if known and "match_score" in row else {}  # a list of an earlier form is made again
+        # A list of an earlier form is made again.
+        return row if known and isinstance(row.get("calibrated"), list) else {}
 
     def stop(self) -> None:
         """End the process that makes the list, if one is at work."""
@@ -118,15 +119,15 @@ class Review:
     def pairs(self, who: str, wanted: Wanted) -> dict[str, Any]:
         """Pairs of the list and just below it, the most doubtful first."""
         row = self._list()
-        every = zip(row.get("pairs", ()), row.get("match_score", ()), row.get("listed", ()))
+        every = zip(row.get("pairs", ()), self._match_scores(row).values(), row.get("listed", ()))
         steps = dict(zip(row.get("pairs", ()), row.get("waterfalls", ())))
         found = []
         states = self._session.look(lambda cache: dict(_states(cache, row.get("pairs", ()))))
-        for pair, match_score, listed in every:
+        for pair, scored, listed in every:
             fits = {"listed": listed, "left out": not listed, "open": states[pair] == "open"}
             if fits.get(wanted.show, True) and self._holds(pair, wanted.words):
                 more = {"listed": listed, "waterfall": steps.get(pair, [])}
-                found.append((pair, {**self._match_score(row, match_score), **more}))
+                found.append((pair, {**scored, **more}))
         return self._page(who, found, wanted)
 
     def answers(self, who: str, wanted: Wanted) -> dict[str, Any]:
@@ -167,7 +168,7 @@ class Review:
     ) -> dict[str, Any]:
         from pairsieve.matches.review import MOST_MEMBERS
 
-        session, match_scores = self._session, dict(zip(row["pairs"], row["match_score"]))
+        session, match_scores = self._session, self._match_scores(row)
         columns, texts = session.columns, session.place.split.left
 
         def record(at: int) -> dict[str, Any]:
@@ -180,7 +181,7 @@ class Review:
             "members": [record(at) for at in members[:MOST_MEMBERS]],
             "size": len(members),
             "columns": list(columns.names),
-            "weakest": {**session.pair_texts(weakest), **self._match_score(row, match_scores.get(weakest))},
+            "weakest": {**session.pair_texts(weakest), **match_scores.get(weakest, {})},
             "outside": None,
             "links": self._links(members[:MOST_MEMBERS]),
         }
@@ -190,7 +191,7 @@ class Review:
             shown_group["outside"] = {
                 "pair": str(outside),
                 **record(nearest),
-                **self._match_score(row, match_scores.get(outside)),
+                **match_scores.get(outside, {}),
                 "label": session.look(lambda cache: _state(cache, outside)),
             }
         return shown_group
@@ -235,9 +236,11 @@ class Review:
         sides = (split.left, pair >> 32), (split.right, pair & 0xFFFF_FFFF)
         return any(held in f"{side.keys[row]} {side.texts[row]}".casefold() for side, row in sides)
 
-    def _match_score(self, row: dict[str, Any], match_score: float | None) -> dict[str, float | None]:
-        calibrated = bool(row.get("calibrated"))
-        return {"probability" if calibrated else "model_score": match_score}
+    def _match_scores(self, row: dict[str, Any]) -> dict[int, dict[str, float]]:
+        """Of every pair of the list, its probability, or, where none is stated, a score from 0 to 1."""
+        kinds = ("probability" if each else "model_score" for each in row.get("calibrated", ()))
+        every = zip(row.get("pairs", ()), kinds, row.get("match_score", ()))
+        return {pair: {kind: match_score} for pair, kind, match_score in every}
 
     # ── groups into answers ─────────────────────────────────────────────────────────────────────
 

@@ -445,8 +445,8 @@ class LabellingSession:
                 return None
             free = [each for each in found if each[0] not in self._cache.questions]
             return [
-                {"pair": str(pair), **self._texts(pair), **self._predictions.shown(match_score)}
-                for pair, match_score in free[:most]
+                {"pair": str(pair), **self._texts(pair), **self._predictions.shown(match_score, calibrated)}
+                for pair, match_score, calibrated in free[:most]
             ]
 
     def mistakes(self, most: int = 12) -> list[dict[str, Any]]:
@@ -457,10 +457,10 @@ class LabellingSession:
                 state = self._cache.state(pair) if pair in self._cache.questions else "open"
                 wrong = {"match": 1 - match_score, "no match": match_score}.get(state, 0.0)
                 if wrong > 0.5:
-                    found.append((-wrong, pair, state, match_score))
+                    found.append((-wrong, pair, state))
             return [
-                {**self._shown(pair, False), "label": state, **self._predictions.shown(match_score)}
-                for _, pair, state, match_score in sorted(found)[:most]
+                {**self._shown(pair, False), "label": state, **self._predictions.of(pair)}
+                for _, pair, state in sorted(found)[:most]
             ]
 
     def look(self, at: Callable[[AnswerCache], Any]) -> Any:
