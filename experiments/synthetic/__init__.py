@@ -37,7 +37,14 @@ from pairsieve.pairs import AllPairs, Ids
 from pairsieve.synthetic import same_cluster
 from pairsieve.tasks import Collection, Split, Task
 
-__all__ = ["FAMILIES", "SyntheticQuestions", "jaccard", "many_questions", "questions_task", "synthetic_questions"]
+__all__ = [
+    "FAMILIES",
+    "SyntheticQuestions",
+    "jaccard",
+    "many_questions",
+    "questions_task",
+    "synthetic_questions",
+]
 
 SIZE_SHARES = (0.57, 0.28, 0.09, 0.033, 0.012, 0.007, 0.005, 0.003)  # of meanings with 1, 2, … 8 texts
 ECHO_SHARE = 0.15  # of texts: those that copy a near miss's sentence and surroundings

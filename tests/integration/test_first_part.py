@@ -54,7 +54,7 @@ def test_first_questions_stand_before_any_text_is_embedded(
     killed_while_embedding(campaign)
     first = campaign.ledger.open_questions()
     assert len(first) == 5  # one in four of the 20 labels of round 1
-    assert campaign.step().name == "choose" and campaign.status()["state"] == "ready"
+    assert campaign.step().name == "choose" and campaign.status().state == "ready"
     assert campaign.latest() == 0
     campaign.ledger.answer([Answer(int(pair), 1) for pair in first], who="ann", source="page")
     assert campaign.step().name == "choose" and campaign.latest() == 0  # round 1 is not complete

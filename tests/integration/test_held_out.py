@@ -46,7 +46,7 @@ def test_figures_on_pairs_that_could_be_asked_are_marked_everywhere(
     task = synthetic_task(tmp_path / "task")
     campaign = begin(tmp_path / "c", task, tiny_encoder, rounds=1, measure_splits=("train",))
     campaign.run()
-    assert campaign.status()["rounds"][0]["measures"]["train"]["held_out"] is False
+    assert campaign.figures()[1].measures["train"].held_out is False
     said = CliRunner().invoke(all_commands(), ["status", str(tmp_path / "c")], catch_exceptions=False)
     assert WARNING in said.stdout
     assert WARNING in campaign._repr_html_()
