@@ -182,7 +182,7 @@ def test_a_plug_in_that_breaks_its_contract_is_refused(
 
 
 def test_one_process_at_a_time(task: Path, tiny_encoder: Path, tmp_path: Path) -> None:
-    one, other = begin(tmp_path / "c", task, tiny_encoder, rounds=1), Campaign(tmp_path / "c")
+    one, other = begin(tmp_path / "c", task, tiny_encoder, rounds=1, reranker="off"), Campaign(tmp_path / "c")
     with (
         locked(one.folder / ".lock"),
         pytest.raises(SettingsError, match=r"is being run by another process\. Wait for it, or stop it"),
@@ -195,7 +195,7 @@ def test_a_campaign_knows_its_task(task: Path, tiny_encoder: Path, tmp_path: Pat
     mine = tmp_path / "task"
     shutil.copytree(task, mine)
     folder = tmp_path / "c"
-    begin(folder, mine, tiny_encoder, rounds=1).run()
+    begin(folder, mine, tiny_encoder, rounds=1, reranker="off").run()
     before = picture(folder)
 
     shutil.rmtree(mine)
@@ -214,7 +214,7 @@ def test_a_campaign_knows_its_task(task: Path, tiny_encoder: Path, tmp_path: Pat
 
 def test_a_campaign_and_its_task_can_move_together(task: Path, tiny_encoder: Path, tmp_path: Path) -> None:
     shutil.copytree(task, tmp_path / "here" / "task")
-    begin(tmp_path / "here" / "c", tmp_path / "here" / "task", tiny_encoder, rounds=1).run()
+    begin(tmp_path / "here" / "c", tmp_path / "here" / "task", tiny_encoder, rounds=1, reranker="off").run()
     (tmp_path / "here").rename(tmp_path / "there")
     assert Campaign(tmp_path / "there" / "c").run() == Step("finished", 1)
 
@@ -270,7 +270,7 @@ def test_without_truth_it_waits_for_people_and_goes_on_when_they_have_answered(
     tiny_encoder: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "c"
-    begin(folder, synthetic_task(tmp_path / "task", truth=False), tiny_encoder, rounds=2)
+    begin(folder, synthetic_task(tmp_path / "task", truth=False), tiny_encoder, rounds=2, reranker="off")
     assert Campaign(folder).run() == Step("label", 1, waiting=20)
     asked = Campaign(folder).ledger.digest()
     assert Campaign(folder).run() == Step("label", 1, waiting=20)
@@ -291,7 +291,9 @@ def test_without_truth_it_waits_for_people_and_goes_on_when_they_have_answered(
 
 def test_a_changed_answer_is_trained_and_measured_again(tiny_encoder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "c"
-    begin(folder, synthetic_task(tmp_path / "task", truth=False), tiny_encoder, rounds=1).run()
+    begin(
+        folder, synthetic_task(tmp_path / "task", truth=False), tiny_encoder, rounds=1, reranker="off"
+    ).run()
     ledger = Campaign(folder).ledger
     ids = ledger.open_questions(1).tolist()
     ledger.answer([Answer(id, at % 2) for at, id in enumerate(ids)], who="anna", source="page")
@@ -319,7 +321,15 @@ def test_answers_that_are_all_unsure_teach_nothing(tiny_encoder: Path, tmp_path:
 def test_a_campaign_that_finds_no_match_goes_on(tiny_encoder: Path, tmp_path: Path) -> None:
     """A random seed set among 7,140 pairs with 49 matches: here the first 20 hold none."""
     folder = tmp_path / "c"
-    begin(folder, synthetic_task(tmp_path / "task"), tiny_encoder, seed_set="random", seed=1, rounds=2).run()
+    begin(
+        folder,
+        synthetic_task(tmp_path / "task"),
+        tiny_encoder,
+        seed_set="random",
+        seed=1,
+        rounds=2,
+        reranker="off",
+    ).run()
     status = Campaign(folder).status()
     assert status.rounds[0].positives == 0
     assert [row.labels for row in status.rounds] == [20, 50]
@@ -436,7 +446,7 @@ def test_rounds_leave_no_embeddings_of_their_own_behind(finished: dict[str, Path
 
 def test_embeddings_can_be_shared_between_campaigns(task: Path, tiny_encoder: Path, tmp_path: Path) -> None:
     for name in ("one", "other"):
-        begin(tmp_path / name, task, tiny_encoder, rounds=1)
+        begin(tmp_path / name, task, tiny_encoder, rounds=1, reranker="off")
         Campaign(tmp_path / name, tmp_path / "cache").run()
     assert len(list((tmp_path / "cache" / "embeddings").iterdir())) == 2  # train and dev, once
     assert not (tmp_path / "other" / "artifacts" / "embeddings").exists()
@@ -444,7 +454,7 @@ def test_embeddings_can_be_shared_between_campaigns(task: Path, tiny_encoder: Pa
 
 def test_splits_are_found_where_a_task_has_other_names(tiny_encoder: Path, tmp_path: Path) -> None:
     place = synthetic_task(tmp_path / "task", sizes={"all": 120})
-    campaign = begin(tmp_path / "c", place, tiny_encoder, rounds=1)
+    campaign = begin(tmp_path / "c", place, tiny_encoder, rounds=1, reranker="off")
     assert (campaign.settings.split, campaign.settings.measure_splits) == ("all", ("all",))
     assert campaign.run() == Step("finished", 1)
 
@@ -498,7 +508,9 @@ def test_the_first_figure_of_a_round_is_of_the_split_it_names(
     task: Path, tiny_encoder: Path, tmp_path: Path
 ) -> None:
     """However the splits were named, dev comes before test."""
-    campaign = begin(tmp_path / "c", task, tiny_encoder, rounds=1, measure_splits=("test", "dev"))
+    campaign = begin(
+        tmp_path / "c", task, tiny_encoder, rounds=1, measure_splits=("test", "dev"), reranker="off"
+    )
     said: list[str] = []
     campaign.run(said.append)
     (found,) = campaign.figures().values()

@@ -26,7 +26,7 @@ def test_a_contradiction_infers_nothing():
 
 def test_every_round_is_advised_on(tmp_path, tiny_encoder):
     task = synthetic_task(tmp_path / "task")
-    campaign = begin(tmp_path / "campaign", task, tiny_encoder)
+    campaign = begin(tmp_path / "campaign", task, tiny_encoder, reranker="off")
     campaign.run()
     rows = campaign.status().rounds
     # 20 · 1.5, and the round after the last
@@ -39,7 +39,9 @@ def test_every_round_is_advised_on(tmp_path, tiny_encoder):
 
 def test_a_campaign_knows_when_the_answers_it_rests_on_have_changed(tmp_path, tiny_encoder):
     """One match and one other are swapped in round 1: the counts are the same, the labels are not."""
-    campaign = begin(tmp_path / "campaign", synthetic_task(tmp_path / "task"), tiny_encoder, rounds=2)
+    campaign = begin(
+        tmp_path / "campaign", synthetic_task(tmp_path / "task"), tiny_encoder, rounds=2, reranker="off"
+    )
     campaign.run()
     ledger, before = campaign.ledger, campaign.status().rounds
     assert campaign.stale_rounds() == {}
@@ -75,7 +77,7 @@ def test_a_rule_nobody_understands_is_refused_at_the_start(tmp_path, tiny_encode
 
 def test_transitivity_asks_less_and_is_never_wrong(tmp_path, tiny_encoder):
     task = synthetic_task(tmp_path / "task")
-    campaign = begin(tmp_path / "campaign", task, tiny_encoder, transitivity=True)
+    campaign = begin(tmp_path / "campaign", task, tiny_encoder, transitivity=True, reranker="off")
     campaign.run()
     positives = campaign.split.positives
     ids, labels = campaign.ledger.labels()

@@ -30,7 +30,7 @@ def test_another_split_in_the_settings_does_not_reinterpret_the_answers(
     tmp_path: Path, tiny_encoder: Path
 ) -> None:
     task = synthetic_task(tmp_path / "task")
-    campaign = begin(tmp_path / "campaign", task, tiny_encoder, rounds=1)
+    campaign = begin(tmp_path / "campaign", task, tiny_encoder, rounds=1, reranker="off")
     campaign.run()
     campaign.ledger.close()
     edit(campaign, '\nsplit = "train"', '\nsplit = "test"')
@@ -56,7 +56,7 @@ def test_a_ledger_that_is_gone_is_said_so_where_rounds_were_measured(
     tmp_path: Path, tiny_encoder: Path
 ) -> None:
     task = synthetic_task(tmp_path / "task")
-    campaign = begin(tmp_path / "campaign", task, tiny_encoder, rounds=1)
+    campaign = begin(tmp_path / "campaign", task, tiny_encoder, rounds=1, reranker="off")
     campaign.run()
     campaign.ledger.close()
     (campaign.folder / "ledger.sqlite").rename(tmp_path / "copy.sqlite")

@@ -70,6 +70,7 @@ def test_a_probability_is_of_pairs_that_nobody_labelled(measured, monkeypatch):
     assert populations[0][1].sum() == measured.split.space.size - 95
 
 
+@pytest.mark.slow
 def test_a_run_stopped_between_drawing_and_choosing_asks_the_same(
     measured, tmp_path, tiny_encoder, monkeypatch
 ):

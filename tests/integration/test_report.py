@@ -199,7 +199,7 @@ def test_the_test_split_is_left_alone_unless_named(
 ) -> None:
     """Measured each round on test, as the campaign was told; the report still shows none of it unasked."""
     task = synthetic_task(tmp_path / "task", sizes={"train": 120, "test": 60})
-    campaign = begin(tmp_path / "c", task, tiny_encoder, measure_splits=("test",), rounds=3)
+    campaign = begin(tmp_path / "c", task, tiny_encoder, measure_splits=("test",), rounds=3, reranker="off")
     campaign.run()
     ap = campaign.figures()[3].first.average_precision.value
     said = pairsieve("report", tmp_path / "c")
@@ -296,7 +296,7 @@ def test_what_people_write_is_shown_and_not_obeyed(
 def test_what_fewer_pairs_would_claim(tmp_path: Path, tiny_encoder: Path, stated: bool) -> None:
     """All matches in each sample; beside them the stated non-matches, or as many drawn ones."""
     task = synthetic_task(tmp_path / "task", two=True, stated=stated)
-    begin(tmp_path / "c", task, tiny_encoder, rounds=1).run()
+    begin(tmp_path / "c", task, tiny_encoder, rounds=1, reranker="off").run()
     facts = gather(Campaign(tmp_path / "c"))
     part = Campaign(tmp_path / "c").task.splits["dev"]
     assert facts.measured is not None
@@ -315,7 +315,9 @@ def test_an_encoder_that_went_away_leaves_the_rest(
     tmp_path: Path, tiny_encoder: Path, pairsieve: Pairsieve
 ) -> None:
     shutil.copytree(tiny_encoder, tmp_path / "encoder")
-    campaign = begin(tmp_path / "c", synthetic_task(tmp_path / "task"), tmp_path / "encoder", rounds=1)
+    campaign = begin(
+        tmp_path / "c", synthetic_task(tmp_path / "task"), tmp_path / "encoder", rounds=1, reranker="off"
+    )
     campaign.run()
     shutil.rmtree(tmp_path / "encoder")
     said = pairsieve("report", tmp_path / "c", "--json").json

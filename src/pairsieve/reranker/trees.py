@@ -88,13 +88,9 @@ def fit_trees(features: Features, labels: NDArray[np.bool_], seed: int, count: i
 
 def over_rows(count: int, work: Callable[[slice], None]) -> None:
     """`work` on pieces of so many rows, on all cores where there are many; compiled loops release the GIL."""
-    pieces = [slice(first, first + _ROWS_AT_ONCE) for first in range(0, count, _ROWS_AT_ONCE)]
-    if len(pieces) == 1:
-        work(pieces[0])
-    elif pieces:
-        from pairsieve.scan.threads import cores, in_threads
+    from pairsieve.scan.threads import cores, in_threads
 
-        in_threads(min(cores(), len(pieces)), pieces, work)
+    in_threads(cores(), [slice(at, at + _ROWS_AT_ONCE) for at in range(0, count, _ROWS_AT_ONCE)], work)
 
 
 @contextlib.contextmanager
