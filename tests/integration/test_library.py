@@ -80,7 +80,6 @@ def test_the_types_are_shipped():
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize("name", DOCS["EXECUTED"])
 def test_the_examples_of_the_page_print_what_it_shows(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
