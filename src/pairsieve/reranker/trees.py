@@ -58,15 +58,21 @@ class Trees:
 
 
 def fit_trees(features: Features, labels: NDArray[np.bool_], seed: int, count: int = COUNT) -> Trees:
-    """Trees fitted to labelled pairs: features (n, columns), labels (n,) of both classes."""
-    from sklearn.ensemble import ExtraTreesClassifier
+    """Trees fitted to labelled pairs: features (n, columns), labels (n,) of both classes.
 
-    model = ExtraTreesClassifier(
-        count, min_samples_leaf=2, max_features=SPLIT_COLUMNS, random_state=seed, n_jobs=1
-    )
-    with one_thread():
-        model.fit(features, labels)
-    trees = [estimator.tree_ for estimator in model.estimators_]
+    They are those of `ExtraTreesClassifier`, which checks its settings and rows again for every tree.
+    """
+    from sklearn import config_context
+    from sklearn.tree import ExtraTreeClassifier
+
+    rows, random = np.ascontiguousarray(features, np.float32), np.random.RandomState(seed)
+    ways = {"min_samples_leaf": 2, "max_features": SPLIT_COLUMNS}
+    with one_thread(), config_context(skip_parameter_validation=True):
+        models = [
+            ExtraTreeClassifier(**ways, random_state=random.randint(np.iinfo(np.int32).max))
+            for _ in range(count)
+        ]
+        trees = [model.fit(rows, labels, check_input=False).tree_ for model in models]
     sizes = [tree.node_count for tree in trees]
     roots = np.cumsum([0, *sizes])[:-1]
     offset = np.repeat(roots, sizes)
