@@ -22,8 +22,9 @@ def text_interval(
     near: ScoredPairs,
     rng: np.random.Generator,
     repeats: int = 400,
+    confidence: float = 0.95,
 ) -> Estimate:
-    """The exact AP of `curve` with a 95 % percentile interval from resampled texts, stretched to hold it.
+    """The exact AP of `curve` with a percentile interval from resampled texts, stretched to hold it.
 
     near: the highest-scoring negatives, resampled with their texts; the false positives below them are so
     many, of so many texts, that their count is kept as it is.
@@ -44,14 +45,14 @@ def text_interval(
         if found[-1] > 0:
             precision = found / np.maximum(found + wrong + far, 1e-300)
             drawn.append(float(np.sum(np.diff(found, prepend=0.0) * precision) / found[-1]))
-    value = curve.average_precision()
-    low, high = np.percentile(drawn, [2.5, 97.5]) if drawn else (0.0, 1.0)
+    value, tail = curve.average_precision(), 50 * (1 - confidence)
+    low, high = np.percentile(drawn, [tail, 100 - tail]) if drawn else (0.0, 1.0)
     return Estimate(
         value,
         min(value, float(low)),
         max(value, float(high)),
         space.size,
-        f"exact over these pairs; 95% interval from {repeats:,} resamplings of texts",
+        f"exact over these pairs; {confidence:.0%} interval from {repeats:,} resamplings of texts",
     )
 
 
