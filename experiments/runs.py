@@ -23,7 +23,7 @@ from pairsieve.campaign.figures import read_checksummed, write_checksummed
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.errors import InputError
 from pairsieve.measure.curve import Curve, curve_from_counts, curve_from_scores, measure_exactly
-from pairsieve.measure.figures import exact_figures
+from pairsieve.measure.figures import Figures, exact_figures
 from pairsieve.tasks import Split
 
 if TYPE_CHECKING:
@@ -58,13 +58,13 @@ def run_folder(run: Run, setup: Setup) -> Path:
 
 def finished(run: Run, setup: Setup) -> dict[str, Any] | None:
     """The result of a finished run: `figures`, `learner` and `device`; None where it is not finished."""
-    return read_checksummed(run_folder(run, setup) / FIGURES)
+    return read_checksummed(run_folder(run, setup) / FIGURES, dict)
 
 
 def execute(run: Run, setup: Setup, say: Report) -> dict[str, Any]:
     """Execute a run to its end, or read the result of a finished one."""
     folder = run_folder(run, setup)
-    done = read_checksummed(folder / FIGURES)
+    done = read_checksummed(folder / FIGURES, dict)
     if done is not None:
         return done
     folder.mkdir(parents=True, exist_ok=True)
@@ -111,12 +111,12 @@ def _untrained(run: Run, setup: Setup, folder: Path, say: Report) -> dict[str, A
         for split in setup.measurable():
             scan = campaign.score(campaign.task.splits[split.name], 0).scan
             found, _ = exact_figures(scan, split.positives, split.stated_negatives)
-            figures += _figures_of(found.as_json(), 0, 0, split.name)
+            figures += _figures_of(found, 0, 0, split.name)
         return {"figures": figures, "learner": ""}
     for split in setup.measurable():
         scan = setup.scan(split)
         found, _ = exact_figures(scan, split.positives, split.stated_negatives)
-        figures += _figures_of(found.as_json(), 0, 0, split.name)
+        figures += _figures_of(found, 0, 0, split.name)
         figures += _mirrored(setup, split, scan, 0, 0)
         ids, times = setup.nearby(split)
         counts = {DISTINCT: len(ids)} | ({MIRRORED: int(times.sum())} if split.space.symmetric else {})
@@ -140,23 +140,23 @@ def _cosine(run: Run, setup: Setup, folder: Path, say: Report) -> dict[str, Any]
         )
     symmetric = campaign.split.space.symmetric
     figures: list[Figure] = []
-    status = campaign.status()["rounds"]
-    for row in status:
-        number, labels = row["round"], row["labels"]
+    rounds = campaign.status().rounds
+    for row in rounds:
+        number, labels = row.round, row.labels
         for counting, times in ((DISTINCT, 1), *(((MIRRORED, 2),) if symmetric else ())):
-            found = float(times * row["positives"])
+            found = float(times * row.positives)
             figures.append(_exact(number, labels, "train", "positives_found", found, labels, counting))
-        for phase, seconds in row.get("seconds", {}).items():
+        for phase, seconds in row.seconds.items():
             figures.append(
                 _exact(number, labels, "train", f"seconds_{phase}", seconds, 1) | {"method": "clock"}
             )
-        for name, measured in row.get("measures", {}).items():
+        for name, measured in (row.figures.measures if row.figures else {}).items():
             figures += _figures_of(measured, number, labels, name)
-    last = status[-1]["round"]
+    last = rounds[-1]
     for split in setup.measurable():
         if split.space.symmetric:  # of two collections, no pair is mirrored
-            scan = campaign.score(split, last).scan
-            figures += _mirrored(setup, split, scan, last, status[-1]["labels"])
+            scan = campaign.score(split, last.round).scan
+            figures += _mirrored(setup, split, scan, last.round, last.labels)
     return {"figures": figures, "learner": campaign.trainer.learner.name}
 
 
@@ -378,27 +378,26 @@ def _estimates(
         yield _figure(number, labels, split, measure, counting, value)
 
 
-def _figures_of(measured: Mapping[str, Any], number: int, labels: int, split: str) -> Iterator[Figure]:
+def _figures_of(measured: Figures, number: int, labels: int, split: str) -> Iterator[Figure]:
     """The figures of one exact measurement, and the figures over the stated pairs alone."""
-    pairs = measured["pairs"]
     figures = {
-        "average_precision": measured["average_precision"]["value"],
-        "best_f1": measured["best_f1"]["value"],
-        **{f"precision_at_recall_{r}": p["value"] for r, p in measured["precision_at_recall"].items()},
+        "average_precision": measured.average_precision.value,
+        "best_f1": measured.best_f1.value,
+        **{f"precision_at_recall_{r:g}": p.value for r, p in measured.precision_at_recall.items()},
     }
     for measure, value in figures.items():
-        yield _exact(number, labels, split, measure, value, pairs)
-    claims = measured.get("balanced")
+        yield _exact(number, labels, split, measure, value, measured.pairs)
+    claims = measured.balanced
     if claims:
         balanced = {
-            "balanced_average_precision": claims["average_precision"],
-            "balanced_f1": claims["best_f1"]["value"],
-            "balanced_accuracy": claims["accuracy"],
+            "balanced_average_precision": claims.average_precision,
+            "balanced_f1": claims.best_f1.value,
+            "balanced_accuracy": claims.accuracy,
         }
-        if "by_question" in claims:
-            balanced["balanced_clean_map"] = claims["by_question"]["mean_average_precision"]
+        if claims.by_question is not None:
+            balanced["balanced_clean_map"] = claims.by_question.mean_average_precision
         for measure, value in balanced.items():
-            yield _exact(number, labels, split, measure, value, claims["pairs"])
+            yield _exact(number, labels, split, measure, value, claims.pairs)
 
 
 def summary(done: dict[str, Any]) -> str:

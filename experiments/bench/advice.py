@@ -19,19 +19,20 @@ import numpy as np
 
 from pairsieve.advice import advise
 from pairsieve.campaign import Campaign
+from pairsieve.measure.figures import RoundFigures
 
 
-def compare(rows: list[dict[str, Any]], positives: int | None) -> list[dict[str, Any]]:
+def compare(rows: list[RoundFigures], positives: int | None) -> list[dict[str, Any]]:
     """For every round but the last: the advice after it, and what came; `positives`: all, where known."""
     found = []
     for at in range(1, len(rows)):
         before, after = rows[:at], rows[at]
-        advice = advise(before, after["batch"]["labels"])
-        left = None if positives is None else positives - before[-1]["positives"]
+        advice = advise(before, after.batch.labels)
+        left = None if positives is None else positives - before[-1].positives
         ap = advise(rows[: at + 1], 0).ap
-        row: dict[str, Any] = {"round": after["round"], "labels": advice.next_labels}
+        row: dict[str, Any] = {"round": after.round, "labels": advice.next_labels}
         for name, said, came in (
-            ("next", advice.next_positives, after["batch"]["positives"]),
+            ("next", advice.next_positives, after.batch.positives),
             ("left", advice.left, left),
             ("ap", advice.ap_after, ap),
         ):

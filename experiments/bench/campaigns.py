@@ -41,8 +41,8 @@ def timed(setup: Setup, schedule: Schedule, recipe: str, seed: int, limit: float
     start = time.perf_counter()
     campaign.run(lambda words: print(f"  {setup.encoder_label}: {words}", flush=True))
     seconds = time.perf_counter() - start
-    rounds = campaign.status()["rounds"]
-    spent = {phase: sum(row["seconds"].get(phase, 0.0) for row in rounds) for phase in PHASES}
+    rounds = campaign.status().rounds
+    spent = {phase: sum(row.seconds.get(phase, 0.0) for row in rounds) for phase in PHASES}
     result = execute(run, setup, print)
     path = file_for(setup.out, experiment.name, setup.task.name, setup.encoder_label)
     add_rows(path, rows_of(experiment, setup, run, result))
@@ -51,7 +51,7 @@ def timed(setup: Setup, schedule: Schedule, recipe: str, seed: int, limit: float
     phases = ", ".join(f"{phase} {value:.0f} s" for phase, value in spent.items())
     note = f"{phases}, the rest {seconds - sum(spent.values()):.0f} s"
     return Claim(
-        claim=f"the paper's whole campaign: {rounds[-1]['labels']:,} labels, {len(rounds)} rounds",
+        claim=f"the paper's whole campaign: {rounds[-1].labels:,} labels, {len(rounds)} rounds",
         ours="every phase, ledger and advice included",
         ours_s=seconds,
         peer="the limit",

@@ -81,7 +81,7 @@ def one_set(args: argparse.Namespace, source: Path, seed: int) -> list[dict[str,
     campaign = Campaign(folder, args.cache or args.out / "cache")
     campaign.run(lambda words: print(f"  {folder.name}: {words}", flush=True))
     seconds = time.perf_counter() - began
-    bought = campaign.status()["rounds"][-1]
+    bought = campaign.status().rounds[-1]
     rows = []
     for name, (reranker, options) in WAYS.items():
         if name == CROSS and not args.cross:
@@ -100,8 +100,8 @@ def one_set(args: argparse.Namespace, source: Path, seed: int) -> list[dict[str,
                 "seed": seed,
                 "way": name,
                 "reranked": found.ranked.reranked,
-                "labels": bought["labels"],
-                "positives": bought["positives"],
+                "labels": bought.labels,
+                "positives": bought.positives,
                 "average_precision": truth.average_precision,
                 **{figure: listed.get(figure, 0.0) for figure in ("precision", "recall", "f1")},
                 "unasked_f1": unasked_f1(campaign, out),

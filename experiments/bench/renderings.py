@@ -149,7 +149,7 @@ def scored(task: Task, split: Split, folder: Path, cache: Path) -> tuple[float, 
     if own.space.symmetric:
         left, right = left[left < right], right[left < right]
     ids = np.sort(own.space.ids(left, right))
-    return float(figures.as_json()["average_precision"]["value"]), ids, scan.scores(ids)
+    return figures.average_precision.value, ids, scan.scores(ids)
 
 
 def compare(name: str, data: Path, folder: Path, cache: Path) -> str:

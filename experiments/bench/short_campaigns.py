@@ -51,7 +51,8 @@ def outcome(task: Any, seed: int, change: str, asked: Any) -> dict[str, float]:
         seconds = time.perf_counter() - start
         last = max(campaign.figures().items())[1]
         campaign.ledger.close()
-    figures = {"ap": last["average_precision"]["value"], "f1": last["best_f1"]["value"]}
+    assert last.first is not None
+    figures = {"ap": last.first.average_precision.value, "f1": last.first.best_f1.value}
     return {**figures, "seconds": seconds}
 
 

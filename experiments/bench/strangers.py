@@ -177,7 +177,7 @@ def _average_precision(campaign: Campaign, own: Split, truth: Split, round: int)
     if not len(truth.positives):
         return None
     figures, _ = exact_figures(campaign.score(own, round).scan, truth.positives, truth.stated_negatives)
-    return float(figures.as_json()["average_precision"]["value"])
+    return figures.average_precision.value
 
 
 def list_figures(path: Path, split: Split) -> dict[str, Any]:

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from pairsieve.library.records import Question as Question
     from pairsieve.library.records import QuestionFile as QuestionFile
     from pairsieve.library.records import Report as Report
-    from pairsieve.library.records import RoundStatus as RoundStatus
-    from pairsieve.library.records import Status as Status
     from pairsieve.scorer import Scorer as Scorer
     from pairsieve.scorer import load_scorer as load_scorer
     from pairsieve.serving import Service as Service
@@ -72,6 +70,7 @@ __version__ = "0.2.0"
 
 _NAMES = {  # module: what it gives, as NAME or NAME=ITS_NAME_THERE
     "campaign": "Campaign Step",
+    "campaign.status": "RoundStatus Status",
     "contracts": "Estimate",
     "synthetic": "synthetic_task",
     "library.answers": "ModelAnswers answer_questions ask_language_model import_answers open_questions "
@@ -81,7 +80,7 @@ _NAMES = {  # module: what it gives, as NAME or NAME=ITS_NAME_THERE
     "library.export": "export_model write_report",
     "library.matches": "explain_pair find_clusters find_matches",
     "library.records": "Audit ClusterList DrawnSample Evaluation ImportedAnswers MatchList OperatingPoint "
-    "Question QuestionFile Report RoundStatus Status",
+    "Question QuestionFile Report",
     "scorer": "Scorer load_scorer",
     "serving": "Service",
     "tasks": "Collection Split Task load_task save_task "

@@ -20,11 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 from pairsieve.audit.estimate import Limits
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError, SettingsError, nearest
+from pairsieve.measure.figures import Batch, RoundFigures
 from pairsieve.numeric import logit, sigmoid
 from pairsieve.settings import TEST_SPLIT
 
 Floats = NDArray[np.float64]
-Row = Mapping[str, Any]  # the figures of a round
 
 QUANTILES = (0.05, 0.5, 0.95)  # the ends of a 90 % interval, and its middle
 DECAY = 0.7  # what a round counts for beside the one after it: early rounds vary more than late ones
@@ -72,7 +72,7 @@ class Advice:
         return asdict(self)
 
 
-def advise(rows: Sequence[Row], next_labels: int) -> Advice:
+def advise(rows: Sequence[RoundFigures], next_labels: int) -> Advice:
     """Every figure that can be told after the last of `rows`, and the sentence.
 
     rows: the figures of the rounds so far, in order. next_labels: size of the next batch.
@@ -87,7 +87,7 @@ def advise(rows: Sequence[Row], next_labels: int) -> Advice:
             return None
 
     curve = ap_curve(rows)
-    bring = known("next_positives", lambda: next_positives([row["batch"] for row in rows], next_labels))
+    bring = known("next_positives", lambda: next_positives([row.batch for row in rows], next_labels))
     left = known("left", lambda: matches_left(rows))
     after, gain = known("ap_after", lambda: ap_after(curve, next_labels)) or (None, None)
 
@@ -96,7 +96,7 @@ def advise(rows: Sequence[Row], next_labels: int) -> Advice:
     steps = np.abs(np.diff([value for _, value in curve[-3:]]))
     flat = gain is not None and gain < SMALL_GAIN and bool((steps < SMALL_STEP).all())
     # A model that has seen a handful of matches is flat for want of them.
-    flat = flat and sum(row["batch"]["positives"] for row in rows) >= FEWEST_MATCHES
+    flat = flat and sum(row.batch.positives for row in rows) >= FEWEST_MATCHES
     if bring is None:
         verdict = "Nothing can be said about the next batch yet"
     elif few and flat:
@@ -122,12 +122,12 @@ def advise(rows: Sequence[Row], next_labels: int) -> Advice:
         ends = f"{after.low:.3f} to {after.high:.3f}"
         reasons.append(f"AP should then be {after.value:.3f} ({ends}), a gain of {gain:.3f}")
     sentence = f"{verdict}: {'; '.join(reasons)}." if reasons else f"{verdict}."
-    ap = curve[-1][1] if curve and curve[-1][0] == rows[-1]["labels"] else None
+    ap = curve[-1][1] if curve and curve[-1][0] == rows[-1].labels else None
     return Advice(next_labels, bring, left, ap, after, gain, sentence, not_known)
 
 
-def next_positives(batches: Sequence[Mapping[str, int]], size: int) -> Estimate:
-    """Matches among the next `size` labels, from the `labels` and `positives` of each batch so far.
+def next_positives(batches: Sequence[Batch], size: int) -> Estimate:
+    """Matches among the next `size` labels, from the batches so far.
 
     The logit of the match rate moves from batch to batch by a step and noise, learned from the rounds so far;
     the count is binomial given it. Easy matches are found first, so rates fall.
@@ -136,7 +136,7 @@ def next_positives(batches: Sequence[Mapping[str, int]], size: int) -> Estimate:
         raise NotKnown("no round has been answered yet")
     if size < 1:
         raise NotKnown("no next batch is planned")
-    counts = [(batch["positives"], batch["labels"]) for batch in batches]
+    counts = [(batch.positives, batch.labels) for batch in batches]
     rates = [math.log(matches + 0.5) - math.log(labels - matches + 0.5) for matches, labels in counts]
     steps = np.diff(rates)
     method = "the match rates of earlier batches" if len(steps) else "the first batch, with no earlier one"
@@ -151,22 +151,22 @@ def next_positives(batches: Sequence[Mapping[str, int]], size: int) -> Estimate:
     return Estimate(value, low, high, len(steps), f"{method}; 90 % interval")
 
 
-def matches_left(rows: Sequence[Row]) -> Limits:
+def matches_left(rows: Sequence[RoundFigures]) -> Limits:
     """Limits of the matches that nobody labelled, from labels drawn with known chances."""
-    drawn = rows[-1].get("estimated") if rows else None
-    if not drawn:
+    drawn = rows[-1].estimated if rows else None
+    if drawn is None:
         raise NotKnown("too few labels were drawn with known chances; an audit can tell")
-    return Limits(drawn["left"]["low"], drawn["left"]["high"])
+    return Limits(drawn.left.low, drawn.left.high)
 
 
-def ap_curve(rows: Sequence[Row]) -> list[tuple[int, float]]:
+def ap_curve(rows: Sequence[RoundFigures]) -> list[tuple[int, float]]:
     """(labels, AP) after each round: by the truth of a measured split but test, else by drawn labels."""
     curve = []
     for row in rows:
-        measured = [figures for split, figures in row.get("measures", {}).items() if split != TEST_SPLIT]
-        source = measured[0] if measured else row.get("estimated") or {}
-        if "value" in (source.get("average_precision") or {}):
-            curve.append((row["labels"], source["average_precision"]["value"]))
+        measured = [figures for split, figures in row.measures.items() if split != TEST_SPLIT]
+        source = measured[0] if measured else row.estimated
+        if source is not None and isinstance(source.average_precision, Estimate):
+            curve.append((row.labels, source.average_precision.value))
     return curve
 
 
@@ -248,13 +248,12 @@ class Condition:
     value: float
     share: bool
 
-    def holds(self, row: Row, advice: Advice) -> bool:
+    def holds(self, row: RoundFigures, advice: Advice) -> bool:
         """Whether it holds after a round; what is not known never does."""
-        batch = row["batch"]
         facts: dict[str, float | None] = {
-            "positives": batch["positives"] / (max(batch["labels"], 1) if self.share else 1),
-            "labels": row["labels"],
-            "rounds": row["round"],
+            "positives": row.batch.positives / (max(row.batch.labels, 1) if self.share else 1),
+            "labels": row.labels,
+            "rounds": row.round,
             "ap": advice.ap,
             "ap gain": advice.ap_gain,
             "left": advice.left.high if advice.left else None,
@@ -273,7 +272,7 @@ class StopRule:
 
     either: tuple[tuple[Condition, ...], ...]
 
-    def reason(self, row: Row, advice: Advice) -> str:
+    def reason(self, row: RoundFigures, advice: Advice) -> str:
         """The first alternative that holds after a round, as text; empty where none does."""
         held = (every for every in self.either if all(each.holds(row, advice) for each in every))
         return next((" and ".join(map(str, every)) for every in held), "")

@@ -164,8 +164,8 @@ def _answered(
 
 def _figures(campaign: Campaign, truth: Split, matches: set[tuple[str, str]], out: Path) -> DemoRound:
     """Labels so far, AP over all pairs, and precision, recall and F1 of the list."""
-    rounds = campaign.status()["rounds"]
-    labels, positives = (rounds[-1]["labels"], rounds[-1]["positives"]) if rounds else (0, 0)
+    rounds = campaign.status().rounds
+    labels, positives = (rounds[-1].labels, rounds[-1].positives) if rounds else (0, 0)
     scan = campaign.score(campaign.split, campaign.latest()).scan
     figures, _ = exact_figures(scan, truth.positives, truth.stated_negatives)
     without_list = DemoRound(labels, positives, figures.average_precision.value)

@@ -1,4 +1,4 @@
-"""Atomic writing of files and folders, reading within limits, checksums, and locks on files.
+"""Atomic writing of files and folders, reading within limits, records from JSON, checksums, locks on files.
 
 What is written here appears whole or not at all: it is written beside its place, forced to disk, and renamed.
 """
@@ -12,13 +12,17 @@ import os
 import shutil
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from pairsieve.errors import InputError, PairsieveError
+
+_T = TypeVar("_T")
 
 MOST_JSON = 1 << 28  # bytes: the largest that we write ourselves are a hundredth of it
 CHECKSUMS = "checksums.json"
@@ -117,6 +121,34 @@ def parse_json(text: str | bytes) -> Any:
 def load_json(path: Path, most: int = MOST_JSON) -> Any:
     """The JSON value in a UTF-8 file; a `ValueError` where it is none, too large or nested too deeply."""
     return parse_json(read_limited(path, most).decode())
+
+
+def read_record(kind: type[_T], given: Mapping[str, Any]) -> _T:
+    """The dataclass that `given` holds as JSON, with those in it; keys that are no fields are left out.
+
+    Of a union, the first dataclass whose fields are all there. A `TypeError` where a field is missing.
+    """
+    hints = _type_hints(cast(Any, kind))
+    return kind(**{name: _read_value(hints[name], given[name]) for name in hints if name in given})
+
+
+@cache
+def _type_hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _read_value(hint: Any, value: Any) -> Any:
+    parts = get_args(hint)
+    if isinstance(value, list):
+        return tuple(_read_value(parts[0], each) for each in value)
+    if not isinstance(value, Mapping):
+        return value
+    if get_origin(hint) is Mapping:
+        return {parts[0](key): _read_value(parts[1], each) for key, each in value.items()}
+    for kind in filter(is_dataclass, parts or (hint,)):
+        if {each.name for each in fields(kind) if each.default is MISSING} <= value.keys():
+            return read_record(cast(type[Any], kind), value)
+    raise TypeError(f"{sorted(value)} are not the fields of {hint}")
 
 
 def write_checksums(folder: Path) -> None:

@@ -77,7 +77,7 @@ def picture(folder: Path) -> dict[str, Any]:
     """What equal campaigns have in common: every question and answer, every figure but the seconds."""
     campaign = Campaign(folder)
     figures = {
-        number: {key: value for key, value in row.items() if key != "seconds"}
-        for number, row in campaign.figures().items()
+        number: {key: value for key, value in found.as_json().items() if key != "seconds"}
+        for number, found in campaign.figures().items()
     }
     return {"ledger": campaign.ledger.digest(), "figures": figures}

@@ -13,13 +13,12 @@ import pytest
 
 from pairsieve import export_model
 from pairsieve.campaign import Campaign, Step, create_campaign, next_step, round_line
-from pairsieve.campaign.figures import RoundFigures, SplitFigures
 from pairsieve.contracts import Answer, Estimate
 from pairsieve.errors import InputError, PoolExhausted, SettingsError
 from pairsieve.files import locked
 from pairsieve.ledger import RoundCount
 from pairsieve.measure.curve import curve_from_scores, measure_exactly
-from pairsieve.measure.figures import F1Figure, Figures
+from pairsieve.measure.figures import F1Figure, RoundFigures, SplitFigures
 from pairsieve.models.head import fit_head
 from pairsieve.pairs import ScoredPairs, is_member, pair_rows
 from pairsieve.search import INDEXES
@@ -55,7 +54,7 @@ def test_a_round_in_one_line() -> None:
     found = RoundFigures(**about | {"measures": {}})
     assert round_line(found) == "round 2: 5,120 labels, 311 positives (3.5 s)"
     ap = Estimate.exact(0.26789, 10)
-    on_dev = SplitFigures(Figures(10, 2, "exact", ap, {}, F1Figure(0.5, 0.1)), held_out=True)
+    on_dev = SplitFigures(10, 2, "exact", ap, {}, F1Figure(0.5, 0.1), held_out=True)
     found = replace(found, measures={"dev": on_dev})
     assert round_line(found) == "round 2: 5,120 labels, 311 positives, dev AP 0.2679 (3.5 s)"
 
@@ -81,19 +80,19 @@ def test_every_strategy_buys_exactly_its_budget(
     assert len(asked) == len(np.unique(asked)) == 95
     assert campaign.split.space.contains(asked).all()
 
-    rounds = campaign.status()["rounds"]
-    assert [row["labels"] for row in rounds] == [20, 50, 95]
+    rounds = campaign.status().rounds
+    assert [row.labels for row in rounds] == [20, 50, 95]
     for row in rounds:
-        through = campaign.ledger.asked(row["round"])
-        assert row["positives"] == int(is_member(through, truth).sum())
-        assert set(row["seconds"]) == {"embed", "select", "train", "measure"}
-        assert row["measures"]["dev"]["method"] == "exact"
-    assert sum(row["batch"]["labels"] for row in rounds) == 95
+        through = campaign.ledger.asked(row.round)
+        assert row.positives == int(is_member(through, truth).sum())
+        assert set(row.seconds) == {"embed", "select", "train", "measure"}
+        assert row.figures.measures["dev"].method == "exact"
+    assert sum(row.figures.batch.labels for row in rounds) == 95
 
     if strategy == "stratified:19/95":  # a fifth of every round, as in the run it matches
-        assert [row["positives"] for row in rounds] == [4, 10, 19]
+        assert [row.positives for row in rounds] == [4, 10, 19]
     if strategy == "stratified-all":  # half of each batch, until all are bought
-        assert [row["positives"] for row in rounds] == [10, 25, min(47, len(truth))]
+        assert [row.positives for row in rounds] == [10, 25, min(47, len(truth))]
     if strategy == "random":
         chances = campaign.ledger.questions().inclusion_probability
         free = campaign.split.space.size
@@ -130,16 +129,16 @@ def test_every_search_reports_its_method_and_its_measured_recall(
         tmp_path / "c", place, tiny_encoder, search=search, neighbours=20, rounds=2, reranker="off"
     )
     assert campaign.run() == Step("finished", 2)
-    for row in campaign.status()["rounds"]:
-        recall = row["search"]["recall"]
-        assert row["search"]["method"] == method
-        assert 0.5 < recall["low"] <= recall["value"] <= recall["high"] <= 1.0
+    for found in campaign.figures().values():
+        recall = found.search.recall
+        assert found.search.method == method
+        assert 0.5 < recall.low <= recall.value <= recall.high <= 1.0
         if search in INDEXES:
             texts = campaign.split.space.shape[0]
-            assert recall["n"] == texts  # all rows: fewer than the 256 that are sampled at most
-            assert "sampled rows against an exact scan" in recall["method"]
+            assert recall.n == texts  # all rows: fewer than the 256 that are sampled at most
+            assert "sampled rows against an exact scan" in recall.method
         else:
-            assert (recall["value"], recall["method"]) == (1.0, "exact")
+            assert (recall.value, recall.method) == (1.0, "exact")
 
 
 @pytest.mark.slow
@@ -183,7 +182,7 @@ def test_a_plug_in_that_breaks_its_contract_is_refused(
 
 
 def test_one_process_at_a_time(task: Path, tiny_encoder: Path, tmp_path: Path) -> None:
-    one, other = begin(tmp_path / "c", task, tiny_encoder, rounds=1), Campaign(tmp_path / "c")
+    one, other = begin(tmp_path / "c", task, tiny_encoder, rounds=1, reranker="off"), Campaign(tmp_path / "c")
     with (
         locked(one.folder / ".lock"),
         pytest.raises(SettingsError, match=r"is being run by another process\. Wait for it, or stop it"),
@@ -196,7 +195,7 @@ def test_a_campaign_knows_its_task(task: Path, tiny_encoder: Path, tmp_path: Pat
     mine = tmp_path / "task"
     shutil.copytree(task, mine)
     folder = tmp_path / "c"
-    begin(folder, mine, tiny_encoder, rounds=1).run()
+    begin(folder, mine, tiny_encoder, rounds=1, reranker="off").run()
     before = picture(folder)
 
     shutil.rmtree(mine)
@@ -215,7 +214,7 @@ def test_a_campaign_knows_its_task(task: Path, tiny_encoder: Path, tmp_path: Pat
 
 def test_a_campaign_and_its_task_can_move_together(task: Path, tiny_encoder: Path, tmp_path: Path) -> None:
     shutil.copytree(task, tmp_path / "here" / "task")
-    begin(tmp_path / "here" / "c", tmp_path / "here" / "task", tiny_encoder, rounds=1).run()
+    begin(tmp_path / "here" / "c", tmp_path / "here" / "task", tiny_encoder, rounds=1, reranker="off").run()
     (tmp_path / "here").rename(tmp_path / "there")
     assert Campaign(tmp_path / "there" / "c").run() == Step("finished", 1)
 
@@ -271,12 +270,12 @@ def test_without_truth_it_waits_for_people_and_goes_on_when_they_have_answered(
     tiny_encoder: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "c"
-    begin(folder, synthetic_task(tmp_path / "task", truth=False), tiny_encoder, rounds=2)
+    begin(folder, synthetic_task(tmp_path / "task", truth=False), tiny_encoder, rounds=2, reranker="off")
     assert Campaign(folder).run() == Step("label", 1, waiting=20)
     asked = Campaign(folder).ledger.digest()
     assert Campaign(folder).run() == Step("label", 1, waiting=20)
     assert Campaign(folder).ledger.digest() == asked
-    assert Campaign(folder).status()["state"] == "waiting"
+    assert Campaign(folder).status().state == "waiting"
 
     ledger = Campaign(folder).ledger
     waiting = ledger.open_questions(1).tolist()
@@ -284,27 +283,30 @@ def test_without_truth_it_waits_for_people_and_goes_on_when_they_have_answered(
     assert Campaign(folder).run() == Step("label", 1, waiting=8)
     ledger.answer([Answer(id, None) for id in waiting[12:]], who="anna", source="page")  # unsure is an answer
     assert Campaign(folder).run() == Step("label", 2, waiting=30)
-    row = Campaign(folder).status()["rounds"][0]
-    assert (row["labels"], row["positives"], row["measures"]) == (12, 6, {})
-    assert "average_precision" not in row  # nobody knows it here
+    row = Campaign(folder).status().rounds[0]
+    assert (row.labels, row.positives, row.figures.measures) == (12, 6, {})
+    assert row.average_precision is None  # nobody knows it here
+    assert "average_precision" not in row.as_json()
 
 
 def test_a_changed_answer_is_trained_and_measured_again(tiny_encoder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "c"
-    begin(folder, synthetic_task(tmp_path / "task", truth=False), tiny_encoder, rounds=1).run()
+    begin(
+        folder, synthetic_task(tmp_path / "task", truth=False), tiny_encoder, rounds=1, reranker="off"
+    ).run()
     ledger = Campaign(folder).ledger
     ids = ledger.open_questions(1).tolist()
     ledger.answer([Answer(id, at % 2) for at, id in enumerate(ids)], who="anna", source="page")
     assert Campaign(folder).run() == Step("finished", 1)
     before = Campaign(folder).figures()[1]
-    assert "stale" not in Campaign(folder).status()["rounds"][0]
+    assert Campaign(folder).status().stale == {}
     ledger.answer([Answer(ids[0], 1)], who="anna", source="page")
-    assert Campaign(folder).status()["rounds"][0]["stale"]  # until `run` has looked again
+    assert Campaign(folder).status().as_json()["rounds"][0]["stale"]  # until `run` has looked again
     assert Campaign(folder).run() == Step("finished", 1)
-    assert "stale" not in Campaign(folder).status()["rounds"][0]
+    assert "stale" not in Campaign(folder).status().as_json()["rounds"][0]
     after = Campaign(folder).figures()[1]
-    assert (before["positives"], after["positives"]) == (10, 11)
-    assert before["scorer"] != after["scorer"] and before["head"] != after["head"]
+    assert (before.positives, after.positives) == (10, 11)
+    assert before.scorer != after.scorer and before.head != after.head
 
 
 def test_answers_that_are_all_unsure_teach_nothing(tiny_encoder: Path, tmp_path: Path) -> None:
@@ -319,11 +321,19 @@ def test_answers_that_are_all_unsure_teach_nothing(tiny_encoder: Path, tmp_path:
 def test_a_campaign_that_finds_no_match_goes_on(tiny_encoder: Path, tmp_path: Path) -> None:
     """A random seed set among 7,140 pairs with 49 matches: here the first 20 hold none."""
     folder = tmp_path / "c"
-    begin(folder, synthetic_task(tmp_path / "task"), tiny_encoder, seed_set="random", seed=1, rounds=2).run()
-    rounds = Campaign(folder).status()["rounds"]
-    assert rounds[0]["positives"] == 0
-    assert [row["labels"] for row in rounds] == [20, 50]
-    json.dumps(rounds, allow_nan=False)
+    begin(
+        folder,
+        synthetic_task(tmp_path / "task"),
+        tiny_encoder,
+        seed_set="random",
+        seed=1,
+        rounds=2,
+        reranker="off",
+    ).run()
+    status = Campaign(folder).status()
+    assert status.rounds[0].positives == 0
+    assert [row.labels for row in status.rounds] == [20, 50]
+    json.dumps(status.as_json(), allow_nan=False)
 
 
 # ── models out ──────────────────────────────────────────────────────────────────────────────────────
@@ -436,7 +446,7 @@ def test_rounds_leave_no_embeddings_of_their_own_behind(finished: dict[str, Path
 
 def test_embeddings_can_be_shared_between_campaigns(task: Path, tiny_encoder: Path, tmp_path: Path) -> None:
     for name in ("one", "other"):
-        begin(tmp_path / name, task, tiny_encoder, rounds=1)
+        begin(tmp_path / name, task, tiny_encoder, rounds=1, reranker="off")
         Campaign(tmp_path / name, tmp_path / "cache").run()
     assert len(list((tmp_path / "cache" / "embeddings").iterdir())) == 2  # train and dev, once
     assert not (tmp_path / "other" / "artifacts" / "embeddings").exists()
@@ -444,7 +454,7 @@ def test_embeddings_can_be_shared_between_campaigns(task: Path, tiny_encoder: Pa
 
 def test_splits_are_found_where_a_task_has_other_names(tiny_encoder: Path, tmp_path: Path) -> None:
     place = synthetic_task(tmp_path / "task", sizes={"all": 120})
-    campaign = begin(tmp_path / "c", place, tiny_encoder, rounds=1)
+    campaign = begin(tmp_path / "c", place, tiny_encoder, rounds=1, reranker="off")
     assert (campaign.settings.split, campaign.settings.measure_splits) == ("all", ("all",))
     assert campaign.run() == Step("finished", 1)
 
@@ -498,10 +508,13 @@ def test_the_first_figure_of_a_round_is_of_the_split_it_names(
     task: Path, tiny_encoder: Path, tmp_path: Path
 ) -> None:
     """However the splits were named, dev comes before test."""
-    campaign = begin(tmp_path / "c", task, tiny_encoder, rounds=1, measure_splits=("test", "dev"))
+    campaign = begin(
+        tmp_path / "c", task, tiny_encoder, rounds=1, measure_splits=("test", "dev"), reranker="off"
+    )
     said: list[str] = []
     campaign.run(said.append)
-    (row,) = campaign.figures().values()
+    (found,) = campaign.figures().values()
+    row = found.as_json()
     assert row["average_precision"] == row["measures"]["dev"]["average_precision"]
     assert row["average_precision"] != row["measures"]["test"]["average_precision"]
-    assert next(iter(row["measures"])) == "dev" and ", dev AP" in said[0]
+    assert found.measured_on == "dev" and ", dev AP" in said[0]

@@ -117,7 +117,7 @@ def test_the_nearest_labelled_pairs(sides: str, request: pytest.FixtureRequest) 
     at, to = (side.tolist() for side in pair_rows(ids))
     keys = part.left.keys, part.right.keys
     told = explain(campaign, keys[0][at[0]], keys[1][to[0]], examples=2)
-    assert told.asked is not None and told.asked["label"] == int(labels[0])
+    assert told.asked is not None and told.asked.label == int(labels[0])
     left, right = campaign.score(part, number).corrected.unit
     other = left if right is None else right
     a, b = left[at[0]], other[to[0]]

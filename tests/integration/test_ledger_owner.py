@@ -30,7 +30,7 @@ def test_another_split_in_the_settings_does_not_reinterpret_the_answers(
     tmp_path: Path, tiny_encoder: Path
 ) -> None:
     task = synthetic_task(tmp_path / "task")
-    campaign = begin(tmp_path / "campaign", task, tiny_encoder, rounds=1)
+    campaign = begin(tmp_path / "campaign", task, tiny_encoder, rounds=1, reranker="off")
     campaign.run()
     campaign.ledger.close()
     edit(campaign, '\nsplit = "train"', '\nsplit = "test"')
@@ -56,7 +56,7 @@ def test_a_ledger_that_is_gone_is_said_so_where_rounds_were_measured(
     tmp_path: Path, tiny_encoder: Path
 ) -> None:
     task = synthetic_task(tmp_path / "task")
-    campaign = begin(tmp_path / "campaign", task, tiny_encoder, rounds=1)
+    campaign = begin(tmp_path / "campaign", task, tiny_encoder, rounds=1, reranker="off")
     campaign.run()
     campaign.ledger.close()
     (campaign.folder / "ledger.sqlite").rename(tmp_path / "copy.sqlite")
@@ -67,7 +67,7 @@ def test_a_ledger_that_is_gone_is_said_so_where_rounds_were_measured(
     with pytest.raises(LedgerError, match=r"empty or missing, yet .*rounds holds figures"):
         Campaign(campaign.folder).status()
     (tmp_path / "copy.sqlite").rename(campaign.folder / "ledger.sqlite")
-    assert Campaign(campaign.folder).status()["state"] == "finished"
+    assert Campaign(campaign.folder).status().state == "finished"
 
 
 def test_an_answer_changed_behind_the_ledgers_back_stops_everything_that_reads_it(
@@ -107,7 +107,7 @@ def test_a_read_only_campaign_can_be_looked_at(tmp_path: Path, tiny_encoder: Pat
                     each.write_bytes(contents)
         disk.protect()
         looked_at = Campaign(campaign.folder)
-        assert looked_at.status()["rounds"][0]["labels"] == 1, "what was committed last is seen"
+        assert looked_at.status().rounds[0].labels == 1, "what was committed last is seen"
         assert looked_at.open_ledger().verify().ok
         with pytest.raises(LedgerUnavailable, match="allow writing in its folder"):
             looked_at.ledger.withdraw([int(pair)], "Ann", "page")  # type: ignore[arg-type]

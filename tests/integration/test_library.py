@@ -17,11 +17,11 @@ import pytest
 from typer.testing import CliRunner
 
 import pairsieve as ps
-from pairsieve.campaign.notebook import campaign_html, html_table
+from pairsieve.campaign.notebook import html_table
 from pairsieve.cli import all_commands
 from pairsieve.errors import InputError, SettingsError
 from pairsieve.library.campaigns import OWN_ARGUMENTS, Options
-from pairsieve.settings import CampaignSettings
+from pairsieve.settings import CampaignSettings, Schedule
 from synthetic_task import begin, synthetic_task
 
 pytestmark = pytest.mark.xdist_group("library")  # one campaign serves the module: made once
@@ -79,7 +79,6 @@ def test_the_types_are_shipped():
 # ── the page ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DOCS["EXECUTED"])
 def test_the_examples_of_the_page_print_what_it_shows(name, tmp_path, monkeypatch):
@@ -203,7 +202,7 @@ def test_people_answer_from_python(tmp_path, tiny_encoder):
     assert [question.pair for question in ps.open_questions(tmp_path / "mine")] == [fourth.pair]
     assert ps.answer_questions(made, {fourth.pair: False}, who="ann") == 0
     assert (made.run().name, made.step().round) == ("label", 2)
-    assert made.status()["rounds"][0]["labels"] == 3, "unsure is an answer, and no label"
+    assert made.status().rounds[0].labels == 3, "unsure is an answer, and no label"
 
 
 # ── the same figures as the commands ────────────────────────────────────────────────────────────────
@@ -308,7 +307,7 @@ def test_a_campaign_shows_its_rounds(trained):
     rows = cells(html)
     assert rows[0] == ["round", "labels", "positives", "AP"]
     assert [row[:2] for row in rows[1:]] == [["1", "20"], ["2", "50"], ["3", "95"]]
-    assert rows[3][3] == f"{trained.figures()[3]['average_precision']['value']:.4f}"
+    assert rows[3][3] == f"{trained.figures()[3].first.average_precision.value:.4f}"
     assert "Finished." in html
     assert "AP: exact, over all pairs of dev." in html
     assert not re.search("src=|href=|<script|url\\(", html), "nothing is loaded from anywhere"
@@ -324,19 +323,11 @@ def test_a_campaign_that_has_not_begun_shows_itself_too(tmp_path, tiny_encoder):
     assert "<b>" not in html
 
 
-@pytest.mark.parametrize(("state", "words"), [("waiting", "Waiting for 312 labels"), ("stopped", "a &lt; b")])
-def test_where_a_campaign_stands_is_told_in_words(state, words):
-    now = {
-        "campaign": "mine",
-        "task": "task",
-        "strategy": "random",
-        "budget": 1000,
-        "state": state,
-        "next": {"step": "label", "round": 2, "waiting": 312},
-        "reason": "a < b",
-        "rounds": [],
-    }
-    assert words in campaign_html(now)
+@pytest.mark.parametrize(("step", "words"), [("label", "Waiting for 312 labels"), ("stopped", "a &lt; b")])
+def test_where_a_campaign_stands_is_told_in_words(step, words):
+    settings = SimpleNamespace(strategy="random", task="task", schedule=Schedule())
+    now = ps.Status(Path("mine"), settings, step, 2, 312, "a < b", None, ())
+    assert words in now._repr_html_()
 
 
 def test_a_list_shows_its_first_rows_and_no_text_of_it_is_markup(tmp_path):

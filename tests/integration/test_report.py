@@ -10,6 +10,7 @@ import struct
 from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from pairsieve.campaign import Campaign
 from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.contracts import Answer, Estimate
 from pairsieve.pairs import AllPairs, pair_rows
-from pairsieve.report.facts import Audited, Facts, gather
+from pairsieve.report.facts import Facts, gather
 from pairsieve.report.page import write_report
 from pairsieve.scorer.scorer import below_candidates, softsign
 from pairsieve.settings import without_password
@@ -104,16 +105,16 @@ def test_a_finished_campaign(finished: Path, tmp_path: Path, pairsieve: Pairsiev
     assert said["missing"] == []
     recorded = Campaign(finished).figures()[3]
     ap = said["average_precision"]
-    assert ap["value"] == pytest.approx(recorded["average_precision"]["value"])
+    assert ap["value"] == pytest.approx(recorded.first.average_precision.value)
     assert ap["low"] < ap["value"] < ap["high"]
     assert f"{ap['value']:.4f}" in read.text
-    assert f"{recorded['positives']:,} of 95 labels are matches" in read.text
+    assert f"{recorded.positives:,} of 95 labels are matches" in read.text
     assert "1,770 pairs of dev" in read.text  # 60 · 59 / 2
     assert "The test split was not looked at." in read.text
     assert "pairsieve init mine --task ../task" in read.text
     assert "--first-batch 20 --growth 1.5 --rounds 3" in read.text
     assert Campaign(finished).task.fingerprint in read.text
-    assert recorded["scorer"] in read.text
+    assert recorded.scorer in read.text
 
 
 def test_the_page_needs_nothing_beside_it(written: tuple[Facts, Path]) -> None:
@@ -151,7 +152,7 @@ def test_every_round_has_an_interval_and_the_encoder_a_start(
     recorded = Campaign(finished).figures()
     assert [(p.round, p.labels) for p in facts.points] == [(1, 20), (2, 50), (3, 95)]
     for point in facts.points:
-        assert point.ap.value == pytest.approx(recorded[point.round]["average_precision"]["value"])
+        assert point.ap.value == pytest.approx(recorded[point.round].first.average_precision.value)
         assert point.ap.low < point.ap.value < point.ap.high
     assert facts.start is not None and 0 < facts.start < 1
 
@@ -200,9 +201,9 @@ def test_the_test_split_is_left_alone_unless_named(
 ) -> None:
     """Measured each round on test, as the campaign was told; the report still shows none of it unasked."""
     task = synthetic_task(tmp_path / "task", sizes={"train": 120, "test": 60})
-    campaign = begin(tmp_path / "c", task, tiny_encoder, measure_splits=("test",), rounds=3)
+    campaign = begin(tmp_path / "c", task, tiny_encoder, measure_splits=("test",), rounds=3, reranker="off")
     campaign.run()
-    ap = campaign.figures()[3]["average_precision"]["value"]
+    ap = campaign.figures()[3].first.average_precision.value
     said = pairsieve("report", tmp_path / "c")
     assert said.code == 0 and "--split train or --split test" in said.err
     page = (tmp_path / "c" / "report" / "index.html").read_text(encoding="utf-8")
@@ -297,7 +298,7 @@ def test_what_people_write_is_shown_and_not_obeyed(
 def test_what_fewer_pairs_would_claim(tmp_path: Path, tiny_encoder: Path, stated: bool) -> None:
     """All matches in each sample; beside them the stated non-matches, or as many drawn ones."""
     task = synthetic_task(tmp_path / "task", two=True, stated=stated)
-    begin(tmp_path / "c", task, tiny_encoder, rounds=1).run()
+    begin(tmp_path / "c", task, tiny_encoder, rounds=1, reranker="off").run()
     facts = gather(Campaign(tmp_path / "c"))
     part = Campaign(tmp_path / "c").task.splits["dev"]
     assert facts.measured is not None
@@ -316,13 +317,15 @@ def test_an_encoder_that_went_away_leaves_the_rest(
     tmp_path: Path, tiny_encoder: Path, pairsieve: Pairsieve
 ) -> None:
     shutil.copytree(tiny_encoder, tmp_path / "encoder")
-    campaign = begin(tmp_path / "c", synthetic_task(tmp_path / "task"), tmp_path / "encoder", rounds=1)
+    campaign = begin(
+        tmp_path / "c", synthetic_task(tmp_path / "task"), tmp_path / "encoder", rounds=1, reranker="off"
+    )
     campaign.run()
     shutil.rmtree(tmp_path / "encoder")
     said = pairsieve("report", tmp_path / "c", "--json").json
     assert said["missing"][0]["what"] == "What the model says of pairs"
     page = Reader((tmp_path / "c" / "report" / "index.html").read_text(encoding="utf-8")).text
-    assert f"{campaign.figures()[1]['average_precision']['value']:.4f}" in page
+    assert f"{campaign.figures()[1].first.average_precision.value:.4f}" in page
 
 
 @pytest.mark.parametrize(
@@ -406,7 +409,7 @@ def test_an_audited_figure_without_doubt_is_called_exact(written: tuple[Facts, P
     from pairsieve.report.page import _tiles
 
     sure, unsure = Estimate(0.9173, 0.9173, 0.9173, 300, ""), Estimate(0.5, 0.25, 0.75, 300, "")
-    audit = Audited(1, 300, 0.5, 1000, sure, unsure, unsure, None, "")
-    shown = _tiles(replace(written[0], measured=None, audits=[audit]))
+    audit = SimpleNamespace(labels=300, precision=sure, recall=unsure, average_precision=unsure)
+    shown = _tiles(replace(written[0], measured=None, audits={1: audit}))
     assert "0.9173<small>exact: every such pair is labelled</small>" in shown
     assert shown.count("0.2500 to 0.7500, by 300 audit labels") == 2

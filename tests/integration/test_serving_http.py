@@ -22,6 +22,7 @@ from pairsieve.serving.app import MOST_IN_BATCH, make_app
 from pairsieve.serving.checks import LONGEST_TEXT
 from serving_campaign import OURS, finished_campaign
 from test_serving import ODD
+from web_campaign import until
 
 pytestmark = pytest.mark.xdist_group("serving-http")  # one campaign serves the module: made once
 
@@ -194,6 +195,8 @@ def test_health_metrics_and_docs(client: TestClient) -> None:
     health = client.get("/health").json()
     assert health["status"] == "ok" and health["texts"] == 3 and health["waiting"] == 0
     assert health["corrections"] == "hubness correction and neighbour smoothing" and health["queries"] == 0
+    # A batch is counted once its answers are on their way.
+    until(lambda: "pairsieve_changes_total 1.0" in client.get("/metrics").text)
     told = client.get("/metrics")
     assert told.headers["content-type"].startswith("text/plain")
     for line in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,21 @@ from pairsieve.serving.held import HeldTexts
 from pairsieve.serving.index import Index
 from pairsieve.serving.queue import Job
 from pairsieve.serving.record import Change, Record
-from serving_campaign import OURS
-from synthetic_task import begin, synthetic_task
+from serving_campaign import OURS, finished_campaign
 from web_campaign import HERE
 
 
-@pytest.fixture
-def campaign(tmp_path: Path, tiny_encoder: Path) -> Campaign:
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Path:
     """One round of two is run."""
-    task = synthetic_task(tmp_path / "task")
-    more = {"measure_splits": (), "strategy": "stated"}
-    campaign = begin(tmp_path / "campaign", task, tiny_encoder, rounds=1, **more)
-    campaign.run()
-    return campaign
+    return finished_campaign(tmp_path_factory.mktemp("long"), tiny_encoder)
+
+
+@pytest.fixture
+def campaign(tmp_path: Path, finished: Path) -> Campaign:
+    """A copy of it that a test may change."""
+    shutil.copytree(finished.parent, tmp_path, dirs_exist_ok=True)
+    return Campaign(tmp_path / finished.name)
 
 
 def another_round(campaign: Campaign) -> None:
@@ -41,6 +44,7 @@ def another_round(campaign: Campaign) -> None:
     again.ledger.close()
 
 
+@pytest.mark.slow
 def test_a_new_round_is_taken_up_while_texts_come_and_go(campaign: Campaign, tmp_path: Path) -> None:
     with Service.open(campaign.folder) as service:
         old, key = service.about()["model"], next(iter(service._index.answering.row_of))

@@ -55,7 +55,7 @@ def test_parts_add_up_to_the_log_odds(two: bool, tmp_path: Path, tiny_encoder: P
 def test_each_field_has_its_part(tmp_path: Path, tiny_encoder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         few_candidates(patch)
-        campaign = finished_records(tmp_path, tiny_encoder, size=60, labels=400, rounds=4, reranker="on")
+        campaign = finished_records(tmp_path, tiny_encoder, size=60, labels=200, rounds=2, reranker="on")
         reranker = campaign.scorer().reranker
         assert reranker is not None
         check(campaign)

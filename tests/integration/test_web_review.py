@@ -66,6 +66,7 @@ def test_pairs_come_by_doubt_and_the_list_is_that_of_cluster(campaign: Campaign)
             assert len({outside >> 32, outside & 0xFFFF_FFFF} & set(members)) == 1
 
 
+@pytest.mark.slow
 def test_the_list_is_made_in_a_process_of_its_own_and_grows_old(campaign: Campaign) -> None:
     page = Reviewer(campaign)
     state = page.get("/api/review")

@@ -258,7 +258,7 @@ def test_predictions_hold_every_pair_asked_and_the_surest_matches_nobody_was_ask
     campaign.ledger.answer([Answer(pair, int(pair <= given[2])) for pair in given], "Ann", "page")
     campaign.run()
     assert write_predictions(campaign) == 20
-    row = read_checksummed(predictions_file(campaign.folder))
+    row = read_checksummed(predictions_file(campaign.folder), dict)
     assert row is not None
     assert sorted(row["pairs"]) == given
     seen, space = dict(row["unseen"]), campaign.split.space

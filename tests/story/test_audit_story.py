@@ -137,7 +137,7 @@ def test_another_split_is_audited_by_people(tmp_path: Path, tiny_encoder: Path) 
     assert found["split"] == "test" and found["labels"] == 40 and found["pairs"] == 60 * 59 // 2
     assert campaign.ledger.digest() == before
     assert (tmp_path / "c" / "rounds" / "audit-test-001.json").exists()
-    assert "audit" not in campaign.status()["rounds"][0]  # which speaks of the campaign's own split
+    assert campaign.status().rounds[0].audit is None  # which speaks of the campaign's own split
 
 
 def test_the_audit_of_another_split_is_answered_on_the_page(tmp_path: Path, tiny_encoder: Path) -> None:

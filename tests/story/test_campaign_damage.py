@@ -92,7 +92,7 @@ def result(folder: Path) -> dict[str, Any]:
     campaign = Campaign(folder / "campaign")
     campaign.run()
     found = picture(folder / "campaign") | {"scorer": campaign.scorer().fingerprint}
-    found["status"] = [(row["round"], row["labels"]) for row in campaign.status()["rounds"]]
+    found["status"] = [(row.round, row.labels) for row in campaign.status().rounds]
     if (folder / "campaign" / "rounds" / "predictions.json").exists():
         write_predictions(campaign)  # as the page does after each run
         found["match_scores"] = Predictions(folder / "campaign").by_pair()

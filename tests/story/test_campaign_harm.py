@@ -162,7 +162,7 @@ def test_a_finished_campaign_with_other_settings_says_that_it_trains_or_measures
     assert said[1].startswith("rounds 1 to 3: trained and measured again, for campaign.toml says otherwise")
     assert [words[:8] for words in said[2:]] == ["round 1:", "round 2:", "round 3:"]
     after = Campaign(folder).figures()
-    assert all(before[n]["average_precision"] != after[n]["average_precision"] for n in after)
+    assert all(before[n].first.average_precision != after[n].first.average_precision for n in after)
     assert len(Campaign(folder).ledger.labels()[0]) == bought
     said.clear()
     Campaign(folder).run(said.append)

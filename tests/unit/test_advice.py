@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,46 +14,43 @@ from hypothesis import strategies as st
 
 import experiments.bench.advice as advice_bench
 from pairsieve.advice import QUANTITIES, Advice, NotKnown, advise, ap_after, next_positives, parse_stop_rule
-from pairsieve.audit.estimate import Limits
+from pairsieve.audit.estimate import AuditResult, Limits
 from pairsieve.contracts import Estimate
 from pairsieve.errors import SettingsError
+from pairsieve.measure.figures import Batch, F1Figure, Figures, RoundFigures, SplitFigures
 
 
-def batch(labels: int, positives: int) -> dict[str, int]:
-    return {"labels": labels, "positives": positives}
-
-
-def figures(
-    batches: list[dict[str, int]], aps: Sequence[float] = (), split: str = "dev"
-) -> list[dict[str, object]]:
+def figures(batches: list[Batch], aps: Sequence[float] = (), split: str = "dev") -> list[RoundFigures]:
     """Rounds of these batches; the last ones have these APs on a measured split."""
-    rows: list[dict[str, object]] = []
+    rows = []
     known = [None] * (len(batches) - len(aps)) + [*aps]
-    for number, (each, ap) in enumerate(zip(batches, known), start=1):
-        row: dict[str, object] = {"round": number, "batch": each, "labels": 1000 * number}
-        row["measures"] = {} if ap is None else {split: {"average_precision": {"value": ap}}}
-        rows.append(row)
+    for number, (batch, ap) in enumerate(zip(batches, known), start=1):
+        row: dict[str, Any] = dict.fromkeys(each.name for each in fields(RoundFigures))
+        measured = Figures(10, 2, "exact", Estimate.exact(ap or 0.0, 10), {}, F1Figure(0.5, 0.1))
+        row["measures"] = {} if ap is None else {split: SplitFigures(**vars(measured), held_out=True)}
+        rows.append(RoundFigures(**row | {"round": number, "batch": batch, "labels": 1000 * number}))
     return rows
 
 
-def drawn(left: float, ap: float) -> dict[str, object]:
+def drawn(left: float, ap: float) -> AuditResult:
     """Figures from labels drawn with known chances."""
-    known = Estimate(left, left / 2, left * 2, 30, "drawn").as_json()
-    return {"left": known, "average_precision": {"value": ap}}
+    row: dict[str, Any] = dict.fromkeys(each.name for each in fields(AuditResult))
+    known = {"left": Estimate(left, left / 2, left * 2, 30, "drawn")}
+    return AuditResult(**row | known | {"average_precision": Estimate(ap, 0.0, 1.0, 30, "drawn")})
 
 
 # ── the next batch ──────────────────────────────────────────────────────────────────────────────────
 
 
 def test_after_the_seed_set_the_interval_is_wide() -> None:
-    said = next_positives([batch(100, 50)], 100)
+    said = next_positives([Batch(100, 50)], 100)
     assert 40 <= said.value <= 60
     assert said.high - said.low > 40
     assert "no earlier one" in said.method
 
 
 def test_steady_rounds_narrow_it_around_their_rate() -> None:
-    steady = [batch(400, 80) for _ in range(7)]
+    steady = [Batch(400, 80) for _ in range(7)]
     first, later = (next_positives(steady[:n], 400) for n in (1, 7))
     assert later.high - later.low < 0.6 * (first.high - first.low)
     assert later.low <= 80 <= later.high
@@ -61,8 +60,8 @@ def test_steady_rounds_narrow_it_around_their_rate() -> None:
 @pytest.mark.parametrize(("labels", "positives"), [(256, 255), (256, 227), (256, 0), (300, 9)])
 def test_labels_of_one_kind_teach_no_boundary(labels: int, positives: int) -> None:
     """It is said, and the interval is wider than the same rates would make it with more labels."""
-    said = next_positives([batch(labels, positives)], 384)
-    more = next_positives([batch(labels * 100, positives * 100 + 10)], 384)
+    said = next_positives([Batch(labels, positives)], 384)
+    more = next_positives([Batch(labels * 100, positives * 100 + 10)], 384)
     assert "teach no boundary" in said.method and "teach no boundary" not in more.method
     assert said.low <= more.low and said.high >= more.high
     assert (said.low, said.high) != (more.low, more.high)
@@ -72,7 +71,7 @@ def test_no_round_answered_is_refused() -> None:
     with pytest.raises(NotKnown, match="no round has been answered yet"):
         next_positives([], 100)
     with pytest.raises(NotKnown, match="no next batch is planned"):
-        next_positives([batch(10, 5)], 0)
+        next_positives([Batch(10, 5)], 0)
 
 
 @pytest.mark.slow
@@ -83,7 +82,7 @@ def test_intervals_cover_on_made_campaigns() -> None:
     for _ in range(40):
         drift, follows = rng.normal(-0.4, 0.4), rng.uniform(0, 0.6)
         logit = rng.normal(0, 1)
-        history = [batch(256, int(rng.binomial(256, 1 / (1 + np.exp(-logit)))))]
+        history = [Batch(256, int(rng.binomial(256, 1 / (1 + np.exp(-logit)))))]
         for number in range(1, 6):
             size = round(256 * 1.5**number)
             move = rng.normal(-0.3, 0.5)
@@ -91,7 +90,7 @@ def test_intervals_cover_on_made_campaigns() -> None:
             came = int(rng.binomial(size, 1 / (1 + np.exp(-logit))))
             said = next_positives(history, size)
             within.append(said.low <= came <= said.high)
-            history.append(batch(size, came))
+            history.append(Batch(size, came))
     assert np.mean(within) >= 0.85
 
 
@@ -99,10 +98,10 @@ def test_intervals_cover_on_made_campaigns() -> None:
 
 
 def test_what_is_left_comes_from_drawn_labels() -> None:
-    rows = figures([batch(100, 50), batch(100, 40)])
+    rows = figures([Batch(100, 50), Batch(100, 40)])
     assert advise(rows, 100).left is None
     assert "known chances" in advise(rows, 100).not_known["left"]
-    rows[-1]["estimated"] = drawn(120.0, 0.4)
+    rows[-1] = replace(rows[-1], estimated=drawn(120.0, 0.4))
     said = advise(rows, 100)
     assert said.left is not None and (said.left.low, said.left.high) == (60, 240)
     assert "60 to 240 matches are left" in said.sentence
@@ -110,15 +109,14 @@ def test_what_is_left_comes_from_drawn_labels() -> None:
 
 
 def test_the_truth_of_a_test_split_decides_nothing() -> None:
-    batches, aps = [batch(500, 100)] * 4, [0.3, 0.4, 0.5, 0.6]
+    batches, aps = [Batch(500, 100)] * 4, [0.3, 0.4, 0.5, 0.6]
     read, sealed = figures(batches, aps), figures(batches, aps, "test")
     assert advise(read, 500).ap == 0.6 and advise(read, 500).ap_gain is not None
     said = advise(sealed, 500)
     assert (said.ap, said.ap_after, said.ap_gain) == (None, None, None)
     assert parse_stop_rule("ap > 0.1").reason(sealed[-1], said) == ""
     assert parse_stop_rule("ap > 0.1").reason(read[-1], advise(read, 500)) == "ap > 0.1"
-    for row in sealed:
-        row["estimated"] = drawn(50.0, 0.2)
+    sealed = [replace(row, estimated=drawn(50.0, 0.2)) for row in sealed]
     assert advise(sealed, 500).ap == 0.2
 
 
@@ -161,7 +159,7 @@ def test_two_rounds_are_no_curve() -> None:
 
 
 def test_what_cannot_be_told_says_why() -> None:
-    said = advise(figures([batch(100, 30)], [0.3]), 150)
+    said = advise(figures([Batch(100, 30)], [0.3]), 150)
     assert said.next_positives is not None
     assert (said.left, said.ap_after, said.ap_gain) == (None, None, None)
     assert set(said.not_known) == {"left", "ap_after"}
@@ -187,7 +185,7 @@ def test_what_cannot_be_told_says_why() -> None:
     ],
 )
 def test_a_plain_sentence(positives: int, curve: list[float], verdict: str) -> None:
-    history = [batch(500, 250), *(batch(500, positives) for _ in range(9))]
+    history = [Batch(500, 250), *(Batch(500, positives) for _ in range(9))]
     said = advise(figures(history, curve), 500)
     assert said.sentence.startswith(verdict)
     assert "the next 500 labels should bring about" in said.sentence
@@ -196,20 +194,20 @@ def test_a_plain_sentence(positives: int, curve: list[float], verdict: str) -> N
 def test_a_handful_of_matches_never_says_that_the_model_is_done() -> None:
     """A curve that is flat at AP 0.07 for want of matches; with more of them it is flat indeed."""
     curve = [0.07] * 8
-    said = [advise(figures([batch(40, 1 + many) for _ in range(8)], curve), 40).sentence for many in (0, 20)]
+    said = [advise(figures([Batch(40, 1 + many) for _ in range(8)], curve), 40).sentence for many in (0, 20)]
     assert "Go on for the model's sake" in said[0] or said[0].startswith("Go on:")
     assert said[1].startswith("Stop unless you want the matches themselves")
 
 
 def test_a_wide_interval_never_says_stop() -> None:
     """One match of 500 after 250 of 500: the next batch may bring few or many."""
-    said = advise(figures([batch(500, 250), batch(500, 1)]), 500)
+    said = advise(figures([Batch(500, 250), Batch(500, 1)]), 500)
     assert said.next_positives is not None and said.next_positives.high > 100
     assert said.sentence.startswith("Go on:")
 
 
 def test_the_bench_compares_what_was_said_with_what_came() -> None:
-    batches = [batch(400, 80)] * 6
+    batches = [Batch(400, 80)] * 6
     found = advice_bench.compare(figures(batches, [0.4, 0.45, 0.5, 0.52, 0.55, 0.56]), positives=None)
     assert [row["round"] for row in found] == [2, 3, 4, 5, 6]
     assert all(row["next"]["within"] and row["next"]["came"] == 80 for row in found)
@@ -218,7 +216,7 @@ def test_the_bench_compares_what_was_said_with_what_came() -> None:
 
 # ── stop rules ──────────────────────────────────────────────────────────────────────────────────────
 
-ROW = {"labels": 4000, "round": 3, "batch": {"labels": 1000, "positives": 40}}
+ROW = replace(figures([Batch(1000, 40)])[0], round=3, labels=4000)
 KNOWN = Advice(1000, None, Limits(100, 199), 0.7, None, 0.02, "")
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import experiments.bench.audit_coverage as bench
+from examples import examples
 from pairsieve.audit import draws as drawing
 from pairsieve.audit.draws import (
     AskedPairs,
@@ -111,7 +112,7 @@ def test_few_labels_make_few_strata_and_ties_stay_together() -> None:
     assert tied.totals.tolist() == [700, 300]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 10**9), st.floats(0.0, 1.0)), min_size=1, max_size=20),
     st.integers(1, 500),
@@ -138,7 +139,7 @@ def test_labels_go_where_they_tell_most() -> None:
 # ── drawing ─────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("gathered", [0, 1 << 18])
+@pytest.mark.parametrize("gathered", [pytest.param(0, marks=pytest.mark.slow), 1 << 18])
 def test_draws_are_uniform_inside_strata(case: Space, gathered: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each free pair of a stratum is drawn equally often, whether strata are gathered or drawn into."""
     monkeypatch.setattr(drawing, "GATHER_AT_MOST", gathered)
@@ -406,6 +407,7 @@ def test_unlabelled_matches_do_not_lie_where_pairs_have_labels() -> None:
     assert shares[layout.before >= 50].sum() < 0.01 and shares.sum() == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_a_threshold_that_the_labels_chose_has_limits_that_hold_for_all_it_was_chosen_of() -> None:
     """2,000 pairs in 20 strata, half of each match, 15 labels of each: the lowest edge with an estimated
     precision of 0.55 has a better estimate than precision. Limits at each edge hold for all at once.
@@ -481,7 +483,7 @@ def test_matches_among_equal_scores_and_others_of_one_stratum() -> None:
     assert gaps.last.tolist() == [2, 3, 12, 13, 20, 80, 85, 86, 95, 96, 100]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 12), st.integers(30, 150))
 def test_with_every_label_average_precision_is_that_of_scikit_learn(seed: int, distinct: int, n: int) -> None:
     sklearn = pytest.importorskip("sklearn.metrics")

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import experiments.bench.calibration as bench
+from examples import examples
 from pairsieve.audit.calibrate import calibrate, drawn_weights, expected_curve, reliability
 from pairsieve.audit.draws import AskedPairs
 from pairsieve.numeric import sigmoid
@@ -39,7 +40,7 @@ def test_drawn_labels_correct_a_curve_that_is_far_too_high() -> None:
     assert curve.inverse(0.0) == pytest.approx(4.0, abs=1.0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.tuples(st.floats(-30, 30), st.booleans()), max_size=40), st.booleans())
 def test_any_labels_give_a_monotone_curve(drawn: list[tuple[float, bool]], one_class: bool) -> None:
     z, labels = np.array([z for z, _ in drawn]), np.array([label for _, label in drawn], bool)
@@ -60,6 +61,7 @@ def test_one_answer_where_nobody_would_look_does_not_bend_the_curve() -> None:
     assert with_it.probabilities([-4.0]) < 0.05
 
 
+@pytest.mark.slow
 def test_the_list_of_a_far_too_optimistic_scorer_is_cut_where_it_belongs() -> None:
     """56 million pairs, of which the chosen labels promise far too many: a useless list without draws."""
     space = next(each for each in bench.SPACES if each.name == "far too optimistic")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from pairsieve.audit.guarantee import (
     NOT_DRAWN,
     TOP_SHARE,
     PairsInQuestion,
+    Plan,
     RecallSample,
     allowed_failures,
     check_precision,
@@ -78,11 +80,17 @@ def test_the_first_list_of_a_plan_can_be_tested_with_the_budget(middle: int, top
     assert sample_size(int(size[plan.places[0]]), plan.failures, 0.95) <= budget
 
 
+@cache  # one plan serves all seeds
+def first_plan(rate: bytes, precision: float, budget: int) -> Plan:
+    rates = np.frombuffer(rate)
+    size = np.arange(1, len(rates) + 1)
+    return plan_lists(size, np.cumsum(rates) / size, precision, budget)
+
+
 def checked(match: Any, rate: Any, precision: float, budget: int, seed: int, waits: bool = False) -> Any:
     """A check of a ranking, best pair first, whose expected rates are given."""
     size = np.arange(1, len(match) + 1)
-    expected = np.cumsum(rate) / size
-    plan = plan_lists(size, expected, precision, budget)
+    plan = first_plan(rate.tobytes(), precision, budget)
     asked: list[int] = []
 
     def ask(ids: Any) -> Any:
@@ -101,7 +109,7 @@ def ranking(seed: int, slope: float = 5.0) -> tuple[Any, Any]:
     return np.random.default_rng(seed).random(4000) < rate, rate
 
 
-@pytest.mark.parametrize("off", [0.0, 1.5])
+@pytest.mark.parametrize("off", [0.0, pytest.param(1.5, marks=pytest.mark.slow)])
 def test_lists_have_the_precision_and_labels_are_within_the_budget(off: float) -> None:
     """Expected rates right, or far too high: what is promised holds on the pairs nobody labelled."""
     kept, sizes = [], []
@@ -144,11 +152,16 @@ def test_the_random_order_is_fixed_and_even() -> None:
 # ── recall ──────────────────────────────────────────────────────────────────────────────────────
 
 
+@cache  # one plan serves all seeds
+def first_top(rate: bytes, recall: float, below: int) -> int:
+    rates = np.frombuffer(rate)
+    return plan_top(np.arange(1, len(rates) + 1), np.cumsum(rates), 0, recall, below)
+
+
 def recall_checked(match: np.ndarray, rate: np.ndarray, recall: float, labels: int, seed: int) -> int:
     """The size of the list that a check of `recall` shows, all pairs where it shows none; best pair first."""
     scores = np.linspace(1, -1, len(match)).astype(np.float32)
-    below = labels - labels // TOP_SHARE
-    top = plan_top(np.arange(1, len(match) + 1), np.cumsum(rate), 0, recall, below)
+    top = first_top(rate.tobytes(), recall, labels - labels // TOP_SHARE)
     rng = np.random.default_rng(seed)
     given = np.full(len(match), NOT_DRAWN, np.int8)
     above = np.arange(len(match)) <= top
@@ -165,7 +178,7 @@ def fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guarantee, "MELDED", 1000)
 
 
-@pytest.mark.parametrize("off", [-2.0, 0.0, 2.0])
+@pytest.mark.parametrize("off", [0.0, *(pytest.param(off, marks=pytest.mark.slow) for off in (-2.0, 2.0))])
 def test_lists_have_the_recall_whatever_was_expected(off: float, fewer_draws: None) -> None:
     """100 lists of 3,000 pairs: at most about one in twenty misses the recall, however wrong the plan."""
     logits = np.linspace(8, -8, 3000)
@@ -188,6 +201,7 @@ def test_a_list_of_a_good_ranking_ends_where_its_matches_do(fewer_draws: None) -
     assert 900 <= np.median(sizes) < 1200
 
 
+@pytest.mark.slow
 def test_a_recall_at_the_edge_of_truth_is_not_shown_too_often(fewer_draws: None) -> None:
     """A list that misses one match more than it may is shown in at most one of twenty checks."""
     match = np.zeros(2000, bool)

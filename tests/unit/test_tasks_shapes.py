@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from pairsieve.errors import InputError
 from pairsieve.tables import write_rows
 from pairsieve.tasks import Task, tables_task, texts_task
@@ -181,7 +182,7 @@ def made_tables(draw: st.DrawFn) -> Rows:
     ]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(rows=made_tables())
 def test_made_tables_are_the_same_in_every_shape(
     rows: Rows, tmp_path_factory: pytest.TempPathFactory

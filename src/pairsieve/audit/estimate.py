@@ -79,6 +79,19 @@ class OverAll:
 
 
 @dataclass(frozen=True)
+class Stratum:
+    """What is known of one stratum."""
+
+    from_score: float  # the lowest in it
+    pairs: int
+    known: int  # labelled for other reasons
+    known_matches: int
+    labels: int  # drawn
+    hits: int  # matches among them
+    expected_matches: float
+
+
+@dataclass(frozen=True)
 class AuditResult:
     """Figures without the truth: precision at a threshold; recall, AP and matches within reach; and over all.
 
@@ -103,11 +116,12 @@ class AuditResult:
     recall_of_known: (
         Estimate | None
     )  # share of known matches at or above the threshold (the paper's fallback)
-    strata: tuple[dict[str, Any], ...]
+    strata: tuple[Stratum, ...]
     method: str
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"strata": list(self.strata)}
+        figures = asdict(self)
+        return figures | {"strata": list(figures["strata"])}
 
 
 def less_curvature(figure: Callable[[Floats], Floats], matches: Floats, spread: Floats) -> float:
@@ -421,17 +435,16 @@ def _method(labels: int, draws: int, strata: int, confidence: float, errors: Ans
     )
 
 
-def _rows(strata: Strata, held: StratumCounts) -> tuple[dict[str, Any], ...]:
-    columns = (strata.edges, strata.totals, held.known, held.known_matches, held.seen, held.hits, held.value)
+def _rows(strata: Strata, held: StratumCounts) -> tuple[Stratum, ...]:
     return tuple(
-        {
-            "from_score": max(float(edge), -1.0),
-            "pairs": int(total),
-            "known": int(known),
-            "known_matches": int(matches),
-            "labels": int(seen),
-            "hits": int(hits),
-            "expected_matches": round(float(matches + value), 2),
-        }
-        for edge, total, known, matches, seen, hits, value in zip(*columns)
+        Stratum(
+            from_score=max(float(strata.edges[at]), -1.0),
+            pairs=int(strata.totals[at]),
+            known=int(held.known[at]),
+            known_matches=int(held.known_matches[at]),
+            labels=int(held.seen[at]),
+            hits=int(held.hits[at]),
+            expected_matches=round(float(held.known_matches[at] + held.value[at]), 2),
+        )
+        for at in range(len(strata))
     )

@@ -17,7 +17,7 @@ from pairsieve.audit.draws import NO_TIES, TRAIN, AskedPairs, Counts, Floats, St
 from pairsieve.pairs import Mask
 
 PIECES = 8  # of a stratum
-ROWS = 250  # of matches by stratum that a thread goes through at once
+ROWS = 500  # of matches by stratum that a thread goes through at once
 GOLDEN, GOLDEN_STEPS = 0.618, 8  # of the search for the lowest AP
 MOST_FALL = 64.0  # steepest fall of the logit inside a stratum, per unit of log rank
 

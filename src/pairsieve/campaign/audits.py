@@ -8,13 +8,10 @@ file in the campaign folder.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from pairsieve.audit.estimate import AuditResult
 from pairsieve.audit.run import ScoredSplit, check_wanted
 from pairsieve.audit.run import run_audit as continue_audit
-from pairsieve.campaign.figures import write_checksummed
+from pairsieve.campaign.figures import AuditFigures, write_checksummed
 from pairsieve.campaign.loop import Campaign
 from pairsieve.errors import InputError, nearest
 from pairsieve.ledger import Ledger, open_ledger
@@ -29,23 +26,6 @@ class SplitLedger:
     split: Split
     ledger: Ledger
     own: bool  # the campaign's own split, on which it was trained
-
-
-@dataclass(frozen=True)
-class AuditFigures:
-    """An audit of a split: what it found, or, while labels are missing, how many."""
-
-    campaign: Path
-    split: str
-    round: int  # whose scorer was measured
-    waiting: int
-    result: AuditResult | None  # None while labels are missing
-
-    def as_json(self) -> dict[str, Any]:
-        figures = {"campaign": str(self.campaign), "split": self.split}
-        if self.result is None:
-            return {**figures, "state": "waiting", "waiting": self.waiting}
-        return {**figures, "state": "audited", "waiting": 0, "round": self.round, **self.result.as_json()}
 
 
 def split_ledger(campaign: Campaign, split: str | None = None) -> SplitLedger:

@@ -130,7 +130,7 @@ def _tried_precision(settings: CampaignSettings, task: Task) -> str:
 def accepted_changes(folder: Path, settings: CampaignSettings, accept: bool) -> str:
     """A sentence about what is another than when the campaign last ran, or ""; refused without `accept`."""
     now = _values(settings)
-    before = read_checksummed(_place(folder)) or now
+    before = read_checksummed(_place(folder), dict) or now
     names = (name for name in now if name in before and before[name] != now[name])
     changes = "; ".join(f"{name} was {before[name]!r}, is {now[name]!r}" for name in names)
     if changes and not accept:
@@ -144,7 +144,7 @@ def accepted_changes(folder: Path, settings: CampaignSettings, accept: bool) -> 
 
 def record_settings(folder: Path, settings: CampaignSettings) -> None:
     """Keep the settings as those that the campaign runs with."""
-    if read_checksummed(_place(folder)) != _values(settings):
+    if read_checksummed(_place(folder), dict) != _values(settings):
         write_checksummed(_place(folder), _values(settings))
 
 

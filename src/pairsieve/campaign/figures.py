@@ -5,81 +5,48 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
+from pairsieve.audit.estimate import AuditResult
 from pairsieve.errors import ArtifactError
-from pairsieve.files import load_json, write_text
+from pairsieve.files import load_json, read_record, write_text
+from pairsieve.measure.figures import RoundFigures
 from pairsieve.settings import CampaignSettings
-
-if TYPE_CHECKING:
-    from pairsieve.audit.estimate import AuditResult
-    from pairsieve.contracts import Estimate
-    from pairsieve.measure.figures import Figures
 
 log = logging.getLogger("pairsieve")
 
-
-@dataclass(frozen=True)
-class Searched:
-    """How pairs were searched, and the share of the best ones that such a search finds."""
-
-    method: str
-    recall: Estimate | None  # None of a re-ranker's candidates
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class SplitFigures:
-    """Exact figures of a split, and whether none of its pairs could be asked about."""
+class AuditFigures:
+    """An audit of a split: what it found, or, while labels are missing, how many."""
 
-    figures: Figures
-    held_out: bool
+    campaign: Path
+    split: str
+    round: int  # whose scorer was measured
+    waiting: int
+    result: AuditResult | None  # None while labels are missing
+
+    @staticmethod
+    def of(row: Mapping[str, Any]) -> AuditFigures:
+        """What `as_json` gave once nothing was missing."""
+        found = read_record(AuditResult, row)
+        return AuditFigures(Path(row["campaign"]), row["split"], row["round"], 0, found)
 
     def as_json(self) -> dict[str, Any]:
-        return {**self.figures.as_json(), "held_out": self.held_out}
+        figures = {"campaign": str(self.campaign), "split": self.split}
+        if self.result is None:
+            return {**figures, "state": "waiting", "waiting": self.waiting}
+        return {**figures, "state": "audited", "waiting": 0, "round": self.round, **self.result.as_json()}
 
 
-@dataclass(frozen=True)
-class RoundFigures:
-    """The figures of a round, as they were measured."""
-
-    round: int
-    labels: int  # of this round and those before
-    positives: int
-    batch_labels: int  # of this round
-    batch_positives: int
-    measures: Mapping[str, SplitFigures]  # by split
-    weight: float  # of the calibration
-    bias: float
-    threshold: float  # the score at which a match is as likely as not
-    scorer: str  # its fingerprint
-    reranked: bool
-    search: Searched | None  # for the pairs of the round
-    labels_digest: str  # of the labels that it was trained on
-    settings_digest: str | None
-    seconds: Mapping[str, float]  # by phase
-    measuring: bool  # whether a share of the batch measures
-    estimated: AuditResult | None  # by that share; None while it is too small
-
-    def as_json(self) -> dict[str, Any]:
-        """As the file of the round has it."""
-        measures = {name: each.as_json() for name, each in self.measures.items()}
-        first: dict[str, Any] = next(iter(measures.values()), {})
-        same = ("round", "labels", "positives", "threshold", "scorer", "reranked")
-        row = {name: getattr(self, name) for name in same}
-        row |= {k: first[k] for k in ("average_precision", "precision_at_recall", "best_f1") if k in first}
-        if self.measuring:
-            row["estimated"] = None if self.estimated is None else self.estimated.as_json()
-        return row | {
-            "batch": {"labels": self.batch_labels, "positives": self.batch_positives},
-            "measures": measures,
-            "head": {"weight": self.weight, "bias": self.bias},
-            "search": None if self.search is None else asdict(self.search),
-            "basis": {"labels": self.labels_digest, "settings": self.settings_digest},
-            "seconds": dict(self.seconds),
-        }
+def as_written(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as its file has it: keys in order."""
+    return json.loads(json.dumps(row, sort_keys=True))
 
 
 def write_checksummed(path: Path, row: dict[str, Any]) -> None:
@@ -95,13 +62,12 @@ def write_checksummed(path: Path, row: dict[str, Any]) -> None:
         ) from error
 
 
-def read_checksummed(path: Path) -> dict[str, Any] | None:
-    """The row that was written; None where there is no file, and, with a warning, where it was altered."""
+def read_checksummed(path: Path, read: Callable[[dict[str, Any]], _T]) -> _T | None:
+    """What `read` makes of a row; None without a file and, with a warning, where it holds no such row."""
     try:
         held = load_json(path)
-        figures: dict[str, Any] = held["figures"]
-        if _sha256(json.dumps(figures, sort_keys=True)) == held["sha256"]:
-            return figures
+        if _sha256(json.dumps(held["figures"], sort_keys=True)) == held["sha256"]:
+            return read(held["figures"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):
@@ -125,15 +91,15 @@ class ChecksummedFile:
         except OSError:
             return {}
         if self.stamp != (found.st_mtime_ns, found.st_size):
-            self.stamp, self._row = (found.st_mtime_ns, found.st_size), read_checksummed(self.path) or {}
+            self.stamp = (found.st_mtime_ns, found.st_size)
+            self._row = read_checksummed(self.path, dict) or {}
         return self._row
 
 
 def round_line(found: RoundFigures) -> str:
     """One round in one line."""
-    quality = ""
-    for split, measured in list(found.measures.items())[:1]:
-        quality = f", {split} AP {measured.figures.average_precision.value:.4f}"
+    first = found.first
+    quality = f", {found.measured_on} AP {first.average_precision.value:.4f}" if first else ""
     labelled = f"{found.labels:,} labels, {found.positives:,} positives"
     return f"round {found.round}: {labelled}{quality} ({sum(found.seconds.values()):.1f} s)"
 
@@ -152,13 +118,11 @@ def settings_digest(settings: CampaignSettings, encoder: str) -> str:
     return _sha256(json.dumps([*values, encoder]))
 
 
-def not_held_out(rows: Sequence[dict[str, Any]]) -> str:
+def not_held_out(found: RoundFigures | None) -> str:
     """A sentence where the split measured each round shares pairs with the one asked about; else empty."""
-    for row in rows:
-        for name, figures in list(row.get("measures", {}).items())[:1]:
-            if not figures.get("held_out", True):
-                return f"Not held out, so too high: pairs of {name} could be asked about and trained on."
-    return ""
+    if found is None or found.first is None or found.first.held_out:
+        return ""
+    return f"Not held out, so too high: pairs of {found.measured_on} could be asked about and trained on."
 
 
 def _sha256(body: str) -> str:

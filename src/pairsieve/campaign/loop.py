@@ -8,9 +8,9 @@ before a kill is found again, and an incomplete artifact is built again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,12 @@ from pairsieve.audit.run import ScoredSplit
 from pairsieve.campaign import questions
 from pairsieve.campaign.creating import accepted_changes, check_settings, record_settings, save_accepted
 from pairsieve.campaign.figures import (
-    RoundFigures,
-    SplitFigures,
+    AuditFigures,
     read_checksummed,
     round_line,
     settings_digest,
     write_checksummed,
 )
-from pairsieve.campaign.notebook import campaign_html
 from pairsieve.campaign.scoring import SplitScorer, Stopwatch
 from pairsieve.campaign.selecting import (
     FIRST_PART,
@@ -38,13 +36,14 @@ from pairsieve.campaign.selecting import (
     selection_folder,
     selection_info,
 )
+from pairsieve.campaign.status import RoundStatus, Status
 from pairsieve.campaign.training import Labels, OutOfFold, Trained, Trainer
 from pairsieve.contracts import LabelSource, MapShards
 from pairsieve.errors import InputError, LedgerError, PairsieveError, SettingsError
-from pairsieve.files import locked
+from pairsieve.files import locked, read_record
 from pairsieve.ledger import Ledger, open_ledger
 from pairsieve.ledger.records import RoundCount
-from pairsieve.measure.figures import exact_figures
+from pairsieve.measure.figures import Basis, Batch, Head, RoundFigures, SplitFigures, exact_figures
 from pairsieve.models import encoder_named, learner_named
 from pairsieve.progress import doing
 from pairsieve.scorer import ScoredSpace, Scorer
@@ -103,7 +102,7 @@ class Campaign:
         return f"Campaign({str(self.folder)!r})"
 
     def _repr_html_(self) -> str:
-        return campaign_html(self.status())
+        return self.status()._repr_html_()
 
     # ── what a campaign consists of ─────────────────────────────────────────────────────────────
 
@@ -292,7 +291,8 @@ class Campaign:
                 scored = self.score(split, round, scorer)
                 with self._watch.timed("measure"):
                     found, _ = exact_figures(scored.scan, split.positives, split.stated_negatives)
-                measures[split.name] = SplitFigures(found, not shared_pairs(self.split, split))
+                held_out = not shared_pairs(self.split, split)
+                measures[split.name] = SplitFigures(**vars(found), held_out=held_out)
         counts = [count for count in self._counts() if count.round <= round]
         seconds: dict[str, float] = {"embed": 0.0, **chosen.seconds}
         for phase, spent in self._watch.seconds.items():
@@ -305,17 +305,14 @@ class Campaign:
             round=round,
             labels=sum(count.labelled for count in counts),
             positives=sum(count.positives for count in counts),
-            batch_labels=counts[-1].labelled,
-            batch_positives=counts[-1].positives,
+            batch=Batch(counts[-1].labelled, counts[-1].positives),
             measures=measures,
-            weight=scorer.weight,
-            bias=scorer.bias,
+            head=Head(scorer.weight, scorer.bias),
             threshold=scorer.even_odds,
             scorer=scorer.fingerprint,
             reranked=scorer.reranker is not None,
             search=chosen.search,
-            labels_digest=self._labels_digest(round),
-            settings_digest=self._settings_digest,
+            basis=Basis(self._labels_digest(round), self._settings_digest),
             seconds={phase: float(np.round(spent, 3)) for phase, spent in seconds.items()},
             measuring=measuring,
             estimated=estimated,
@@ -356,13 +353,14 @@ class Campaign:
 
     def _selection_info(self, round: int) -> SelectionInfo:
         """How the pairs of a round were chosen; where its file is incomplete, they are chosen again."""
-        if row := read_checksummed(self._round_file("selection", round)):
-            return SelectionInfo.of(row)
+        kept = read_checksummed(self._round_file("selection", round), partial(read_record, SelectionInfo))
+        if kept is not None:
+            return kept
         info = selection_info(self._choose(round, self._train(round - 1)))
         write_checksummed(self._round_file("selection", round), info.as_json())
         return info
 
-    def advice(self, round: int, figures: dict[int, dict[str, Any]]) -> Advice:
+    def advice(self, round: int, figures: Mapping[int, RoundFigures]) -> Advice:
         """What `figures` up to a measured round say about going on."""
         rows = [row for number, row in sorted(figures.items()) if number <= round]
         return advise(rows, replace(self.settings.schedule, rounds=round + 1).batches()[round])
@@ -406,22 +404,22 @@ class Campaign:
 
     # ── what stands in the folder ───────────────────────────────────────────────────────────────
 
-    def figures(self) -> dict[int, dict[str, Any]]:
-        """`RoundFigures.as_json` of each measured round; an incomplete or altered file is not counted."""
-        read = (read_checksummed(path) for path in sorted((self.folder / "rounds").glob("round-*.json")))
-        return {row["round"]: row for row in read if row is not None}
+    def figures(self) -> dict[int, RoundFigures]:
+        """The figures of each measured round; an incomplete or altered file is not counted."""
+        files = sorted((self.folder / "rounds").glob("round-*.json"))
+        read = (read_checksummed(path, RoundFigures.of) for path in files)
+        return {found.round: found for found in read if found is not None}
 
     def stale_rounds(self) -> dict[int, str]:
         """Measured rounds whose figures are of other labels or settings than stand here now: round -> why."""
         closed = {count.round for count in self.ledger.counts() if not count.open}
         stale = {}
-        for round, row in self.figures().items():
-            basis = row.get("basis", {})
+        for round, found in self.figures().items():
             if round not in closed:
                 continue
-            if basis.get("labels") != self._labels_digest(round):
+            if found.basis.labels != self._labels_digest(round):
                 stale[round] = "answers changed since"
-            elif self._settings_digest not in (None, basis.get("settings")):
+            elif self._settings_digest not in (None, found.basis.settings):
                 stale[round] = f"{CAMPAIGN_FILE} says otherwise than when it ran"
         return stale
 
@@ -447,39 +445,29 @@ class Campaign:
         why = stale[first] if first == last else stale[first].replace("when it ran", "when they ran")
         return f"{rounds}: trained and measured again, for {why}; no label is asked for twice"
 
-    def _inferred(self) -> dict[str, Any]:
-        """How many labels were inferred, and how many of them may be wrong."""
-        return questions.inferred_errors(self.ledger, self.split.space).as_json()
-
-    def status(self) -> dict[str, Any]:
-        """Where the campaign stands, as `pairsieve status --json` prints it."""
-        step, settings, figures = self.step(), self.settings, self.figures()
-        stale = self.stale_rounds()
+    def status(self) -> Status:
+        """Where the campaign stands."""
+        step, figures, stale = self.step(), self.figures(), self.stale_rounds()
         rounds, labels, positives = [], 0, 0
         for count in self._counts():
             labels, positives = labels + count.labelled, positives + count.positives
-            row: dict[str, Any] = {"round": count.round, "labels": labels, "positives": positives}
-            row |= {"open": count.open, "inferred": count.inferred}
-            row |= {k: v for k, v in figures.get(count.round, {}).items() if k not in row}
-            if count.round in stale:
-                row["stale"] = stale[count.round]  # the next run makes the figures anew
-            if count.round in figures:
-                row["advice"] = self.advice(count.round, figures).as_json()
-            if audit := read_checksummed(self._round_file("audit", count.round)):
-                row["audit"] = audit
-            rounds.append(row)
-        named = ("task", "split", "strategy", "encoder", "learner", "seed")
-        states = {"finished": "finished", "stopped": "stopped", "label": "waiting"}
-        return {
-            "campaign": str(self.folder),
-            **{name: getattr(settings, name) for name in named},
-            "budget": settings.schedule.budget(),
-            "state": states.get(step.name, "ready"),
-            "next": {"step": step.name, "round": step.round, "waiting": step.waiting},
-            **({"reason": step.reason} if step.reason else {}),
-            **({"inferred": self._inferred()} if settings.transitivity else {}),
-            "rounds": rounds,
-        }
+            found = RoundStatus(
+                round=count.round,
+                labels=labels,
+                positives=positives,
+                open=count.open,
+                inferred=count.inferred,
+                figures=figures.get(count.round),
+                stale=stale.get(count.round, ""),
+                advised=self.advice(count.round, figures) if count.round in figures else None,
+                audit=read_checksummed(self._round_file("audit", count.round), AuditFigures.of),
+            )
+            rounds.append(found)
+        errors = None
+        if self.settings.transitivity:
+            errors = questions.inferred_errors(self.ledger, self.split.space)
+        about = (self.folder, self.settings, step.name, step.round, step.waiting, step.reason)
+        return Status(*about, errors, tuple(rounds))
 
     def _round_file(self, kind: str, round: int) -> Path:
         return self.folder / "rounds" / f"{kind}-{round:03d}.json"

@@ -1,4 +1,4 @@
-"""A campaign, or a list it made, as HTML for a notebook: one small table, nothing loaded from anywhere.
+"""HTML for a notebook: one small table, nothing loaded from anywhere.
 
 Every word that comes from a user (paths, keys, texts) passes through `shown`; numbers are written here.
 """
@@ -7,29 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any
 
-from pairsieve.campaign.figures import not_held_out
 from pairsieve.visible import visible
 
 LONGEST = 200  # characters of a text that a cell shows
 LONGEST_FOOT = 2000
 _CELL = "padding:2px 8px;text-align:{}"
-
-
-def campaign_html(now: dict[str, Any]) -> str:
-    """`Campaign.status()` as a heading, a table of rounds and a closing sentence."""
-    head = f"{now['campaign']}: {now['strategy']} on {now['task']}, {now['budget']:,} labels in all"
-    rows, split = [], ""
-    for row in now["rounds"]:
-        ap = row.get("average_precision", {}).get("value")
-        split = next(iter(row.get("measures", {})), split)
-        figures = (f"{row['round']}", f"{row['labels']:,}", f"{row['positives']:,}")
-        rows.append((*figures, "–" if ap is None else f"{ap:.4f}"))
-    sentences = [row["advice"]["sentence"] for row in now["rounds"] if "advice" in row]
-    foot = [f"AP: exact, over all pairs of {split}."] if split else []
-    foot += [not_held_out(now["rounds"]), state_sentence(now), *sentences[-1:]]
-    return html_table(head, ("round", "labels", "positives", "AP"), rows, " ".join(filter(None, foot)))
 
 
 def html_table(
@@ -59,14 +42,3 @@ def html_table(
 def shown(words: str, most: int = LONGEST) -> str:
     """Somebody else's words as HTML: what could be a tag is no tag, what cannot be seen is made visible."""
     return escape(visible(words, most))
-
-
-def state_sentence(now: dict[str, Any], command: str = "") -> str:
-    """Where a campaign stands, from `Campaign.status()`; `command`: what takes it on."""
-    step = now["next"]
-    return {
-        "finished": "Finished.",
-        "stopped": f"Stopped after round {step['round']}, as asked: {now.get('reason', '')}.",
-        "waiting": f"Waiting for {step['waiting']:,} labels of round {step['round']}.",
-        "ready": f"Next: {step['step']} round {step['round']}{f' ({command})' if command else ''}.",
-    }[now["state"]]

@@ -53,7 +53,7 @@ def calibration_of(campaign: Campaign, round: int, look: bool = True) -> Calibra
         "drawn": "" if by_truth else labels_digest(*campaign.ledger.labels("audit")),
     }
     kept = campaign.folder / "rounds" / f"calibration-{round:03d}.json"
-    written = read_checksummed(kept) or {}
+    written = read_checksummed(kept, dict) or {}
     if written.get("basis") != basis:
         if not look:
             return None

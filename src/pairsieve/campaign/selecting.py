@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.artifacts import array_digest, save_array
-from pairsieve.campaign.figures import Searched
 from pairsieve.campaign.training import Labels, Trained, Trainer, correction_strengths
-from pairsieve.contracts import Estimate, Selection, generator_for
+from pairsieve.contracts import Selection, generator_for
 from pairsieve.errors import InputError, SettingsError
-from pairsieve.files import load_json
+from pairsieve.files import load_json, read_record
+from pairsieve.measure.figures import Searched
 from pairsieve.pairs import Ids, PairSpace, ScoredPairs, is_member
 from pairsieve.reranker.features import normalised
 from pairsieve.scorer import Scorer, make_corrections
@@ -50,15 +50,6 @@ class SelectionInfo:
     has_chance: bool  # whether each had a known chance of being drawn
     search: Searched | None
     seconds: Mapping[str, float]  # by phase
-
-    @staticmethod
-    def of(row: Mapping[str, Any]) -> SelectionInfo:
-        """What `as_json` gave."""
-        search = row["search"]
-        if search is not None:
-            recall = search["recall"]
-            search = Searched(search["method"], None if recall is None else Estimate(**recall))
-        return SelectionInfo(row["why"], row["strategy"], row["has_chance"], search, row["seconds"])
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -125,7 +116,7 @@ def _first_round(settings: CampaignSettings) -> Named:
 
 def selection_info(folder: Path) -> SelectionInfo:
     """How the pairs in a selection's folder were chosen."""
-    return SelectionInfo.of(load_json(folder / "selection.json"))
+    return read_record(SelectionInfo, load_json(folder / "selection.json"))
 
 
 def _select(

@@ -187,11 +187,10 @@ def _run(campaign: Campaign, as_json: bool) -> None:
 def status(folder: Path = FOLDER, as_json: bool = JSON) -> None:
     """Show labels, matches and average precision by round."""
     from pairsieve import campaign_status
-    from pairsieve.campaign.notebook import state_sentence
 
     now = campaign_status(folder)
     stale = "".join(f"Round {n} is trained and measured again: {why}.\n" for n, why in now.stale.items())
-    last = "" if now.state == "ready" else state_sentence(now.as_json())
+    last = "" if now.state == "ready" else now.sentence()
     _show_status(folder, now, stale + last, as_json)
 
 
@@ -234,23 +233,19 @@ def export(
 
 def rounds_table(now: Status) -> str:
     """The rounds for a person."""
-    from pairsieve.campaign.figures import not_held_out
-
     lines = [
         f"{'round':>5}  {'labels':>9}  {'positives':>9}  {'AP':>8}  {'P@R20':>8}  {'threshold':>9}  seconds"
     ]
-    split = ""
     for row in now.rounds:
         ap, precision = row.average_precision, row.precision_at_recall_20
         values = (ap.value if ap else None, precision.value if precision else None, row.threshold)
         cells = ["-" if value is None else f"{value:.4f}" for value in values]
         seconds = ", ".join(f"{phase} {spent:.1f}" for phase, spent in row.seconds.items())
-        split = row.measured_on or split
         lines.append(
             f"{row.round:>5}  {row.labels:>9,}  {row.positives:>9,}  "
             f"{cells[0]:>8}  {cells[1]:>8}  {cells[2]:>9}  {seconds}"
         )
-    if split:
-        warning = not_held_out(now.as_json()["rounds"])
-        lines.append(f"AP and P@R20: exact, over all pairs of {split}.{' ' if warning else ''}{warning}")
+    if now.measured_on:
+        over = f"AP and P@R20: exact, over all pairs of {now.measured_on}."
+        lines.append(f"{over} {now.warning}".rstrip())
     return "\n".join(lines)

@@ -93,6 +93,17 @@ class AtScore:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """The question about a pair, and its answer."""
+
+    round: int
+    purpose: str  # train or audit
+    why: str
+    label: int | None
+    state: str  # labelled, unsure or open
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Everything told about one pair."""
 
@@ -114,7 +125,7 @@ class Explanation:
     standing: Standing | None  # None where nobody wanted all pairs counted
     at_score: AtScore | None
     truth: bool | None  # None where the split's truth is not known
-    asked: dict[str, Any] | None  # round, purpose, why, label: where the pair was asked about
+    asked: Asked | None  # None where it was not
     fields: tuple[ComparedField, ...]  # of records; empty for plain texts
     waterfall: tuple[Step, ...]  # they add up to the log-odds
     left_words: tuple[Word, ...]
@@ -317,14 +328,14 @@ def _at_score(campaign: Campaign, part: Split, number: int, scan: Scan, score: f
     return AtScore(measured.name, precision, found / len(measured.positives), reaching)
 
 
-def _asked(campaign: Campaign, pair: int) -> dict[str, Any] | None:
+def _asked(campaign: Campaign, pair: int) -> Asked | None:
     votes = campaign.ledger.votes(np.array([pair], np.int64))
     if len(votes) == 0:
         return None
     questions = campaign.ledger.questions()
     at = int(np.flatnonzero(questions.ids == pair)[0])
-    asked = {"round": int(questions.rounds[at]), "purpose": questions.purpose[at], "why": questions.why[at]}
-    return {**asked, "label": votes.labels[0], "state": votes.state[0]}
+    asked = int(questions.rounds[at]), questions.purpose[at], questions.why[at]
+    return Asked(*asked, votes.labels[0], votes.state[0])
 
 
 def _near(

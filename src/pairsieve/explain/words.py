@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pairsieve.visible import visible
 
 if TYPE_CHECKING:
-    from pairsieve.explain import AtScore, Explanation, Standing, Word
+    from pairsieve.explain import Asked, AtScore, Explanation, Standing, Word
     from pairsieve.explain.fields import ComparedField
 
 BOLD, DIM, GREEN, RED, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[31m", "\x1b[0m"
@@ -101,12 +101,12 @@ def _at_score_words(held: AtScore, trained_on: str) -> str:
     )
 
 
-def _asked_words(asked: dict[str, Any]) -> str:
-    answer = {1: "match", 0: "no match", None: asked["state"]}[asked["label"]]
-    use = "to learn from" if asked["purpose"] == "train" else "for an audit"
-    if asked["why"] == "review":
-        return f"Reviewed after round {asked['round']}: {answer}."
-    return f"Asked {use} in round {asked['round']} ({asked['why']}): {answer}."
+def _asked_words(asked: Asked) -> str:
+    answer = {1: "match", 0: "no match", None: asked.state}[asked.label]
+    use = "to learn from" if asked.purpose == "train" else "for an audit"
+    if asked.why == "review":
+        return f"Reviewed after round {asked.round}: {answer}."
+    return f"Asked {use} in round {asked.round} ({asked.why}): {answer}."
 
 
 def _bars(found: Explanation, ink: Any) -> list[str]:

@@ -343,11 +343,11 @@ class Ledger:
         pairs, matches, no_matches, unsure, labels, state, basis, _ = columns(rows, 8)
         return Votes(_whole(pairs), _whole(matches), _whole(no_matches), _whole(unsure), labels, state, basis)
 
-    def disputed(self, purpose: str | None = None) -> Ids:
+    def disputed(self) -> Ids:
         """Pairs on which people disagree and nobody has adjudicated, in the order of asking."""
         view = current_labels.c
         query = sa.select(view.pair).where(view.matches > 0, view.no_matches > 0, view.basis == "votes")
-        return self._arrays(narrow(query, current_labels, None, purpose).order_by(view.number), 1)[0]
+        return self._arrays(query.order_by(view.number), 1)[0]
 
     def asked(self, through: int | None = None) -> Ids:
         """Sorted ids of every pair asked, for training and audit, in rounds up to and with `through`."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from shlex import quote
 from typing import Any, TypeAlias, TypedDict, Unpack
 
 from pairsieve.campaign import Campaign
 from pairsieve.campaign import create_campaign as _create_campaign
+from pairsieve.campaign.status import Status, command_for
 from pairsieve.distributed import open_shards
 from pairsieve.errors import InputError, SettingsError, nearest
-from pairsieve.library.records import Folder, RoundStatus, Status
+from pairsieve.library.records import Folder
 from pairsieve.settings import PAPER_SCHEDULE, CampaignSettings, Schedule, check_arguments
 from pairsieve.tasks import Task
 
@@ -135,31 +135,13 @@ def open_campaign(
 
 def campaign_status(campaign: Place) -> Status:
     """Where a campaign stands: what comes next, its rounds, and which of them are stale."""
-    campaign = open_campaign(campaign)
-    now = campaign.status()
-    step = now["next"]
-    return Status(
-        state=now["state"],
-        **step,
-        reason=now.get("reason", ""),
-        next_command=_command_for(step["step"], campaign),
-        stale=campaign.stale_rounds(),
-        rounds=tuple(RoundStatus.of(row) for row in now["rounds"]),
-        _json=now,
-    )
+    return open_campaign(campaign).status()
 
 
 def next_command(campaign: Place) -> str:
     """The command that takes a campaign on, such as `pairsieve run mine`; empty where nothing is left."""
     campaign = open_campaign(campaign)
-    return _command_for(campaign.step().name, campaign)
-
-
-def _command_for(step: str, campaign: Campaign) -> str:
-    """While people owe answers it is `label`; everything else is done by `run`."""
-    if step in ("finished", "stopped"):
-        return ""
-    return f"pairsieve {'label' if step == 'label' else 'run'} {quote(str(campaign.folder))}"
+    return command_for(campaign.step().name, campaign.folder)
 
 
 def trained_round(campaign: Campaign, wanted: int | None = None) -> int:
@@ -195,7 +177,7 @@ def _matched_strategy(strategy: str, match: Place) -> str:
             remedy="Add `strategy='stratified'`, or leave `match` out",
         )
     other = open_campaign(match)
-    rounds = other.status()["rounds"]
+    rounds = other.status().rounds
     if not rounds:
         raise InputError("that campaign has no labels yet", where=str(other.folder), remedy="Run it first")
-    return f"{strategy}:{rounds[-1]['positives']}/{rounds[-1]['labels']}"
+    return f"{strategy}:{rounds[-1].positives}/{rounds[-1].labels}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pairsieve.audit.estimate import Limits
-    from pairsieve.campaign.audits import AuditFigures
+    from pairsieve.campaign.figures import AuditFigures
     from pairsieve.matches.figures import ClusterFigures, MatchFigures
     from pairsieve.report.facts import Missing
 
@@ -40,68 +40,6 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     return str(value) if isinstance(value, Path) else value
-
-
-def _estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
-    """None where the figure is missing or has limits alone."""
-    return Estimate(**row[name]) if row.get(name) and "value" in row[name] else None
-
-
-@dataclass(frozen=True)
-class RoundStatus:
-    """One round of a campaign: labels up to and with it, and its figures once it is measured."""
-
-    round: int
-    labels: int
-    positives: int
-    open: int  # questions of the round without an answer
-    average_precision: Estimate | None
-    precision_at_recall_20: Estimate | None
-    threshold: float | None  # where the probability of a match is one half
-    measured_on: str  # the split of the figures; empty where none is
-    seconds: Mapping[str, float]  # by phase
-    advice: str  # a sentence; empty where there is none
-
-    @staticmethod
-    def of(row: Mapping[str, Any]) -> RoundStatus:
-        return RoundStatus(
-            **{name: row[name] for name in ("round", "labels", "positives", "open")},
-            average_precision=_estimate(row, "average_precision"),
-            precision_at_recall_20=_estimate(row.get("precision_at_recall", {}), "0.2"),
-            threshold=row.get("threshold"),
-            measured_on=next(iter(row.get("measures", {})), ""),
-            seconds=row.get("seconds", {}),
-            advice=row.get("advice", {}).get("sentence", ""),
-        )
-
-
-@dataclass(frozen=True)
-class Status:
-    """Where a campaign stands."""
-
-    state: str  # "ready", "waiting" (for labels), "stopped" (by its rule) or "finished"
-    step: str  # what comes next: choose, label, train, stopped or finished
-    round: int  # of that step
-    waiting: int  # questions without an answer
-    reason: str  # of stopping; else empty
-    next_command: str  # empty where nothing is left
-    stale: Mapping[int, str]  # rounds that the next run trains and measures again, with the reason
-    rounds: tuple[RoundStatus, ...]
-    _json: dict[str, Any] = field(repr=False)
-
-    @property
-    def advice(self) -> str:
-        """The advice after the last round that has one."""
-        return next((row.advice for row in reversed(self.rounds) if row.advice), "")
-
-    @property
-    def inferred(self) -> str:
-        """How many labels were inferred by transitivity, and how many may be wrong; empty without it."""
-        return str(self._json.get("inferred", {}).get("sentence", ""))
-
-    def as_json(self) -> dict[str, Any]:
-        """As `pairsieve status --json` prints it."""
-        return self._json
 
 
 @dataclass(frozen=True)
@@ -210,7 +148,7 @@ class ExportedModel(Record):
     def probabilities(self) -> str:
         """Whether it has probabilities, in a sentence."""
         if self.calibrated:
-            how = "calibrated on labels drawn with known chances, nan where few tell"
+            how = "calibrated on labels drawn with known chances; nan where they are too few"
             return f"`scorer.probabilities(scores)`: {how}."
         return "It gives scores and no probabilities: too few labels were drawn to calibrate them."
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pairsieve.audit.estimate import AuditResult
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError
+from pairsieve.files import read_record
 from pairsieve.measure.curve import BestF1, Curve, curve_from_scores, measure_exactly
 from pairsieve.measure.estimated import EstimatedMeasures
 from pairsieve.pairs import Ids, Mask, PairSpace, Scores, is_member, pair_rows
@@ -123,6 +125,91 @@ class Figures:
         figures |= {"precision_at_recall": at_recall}
         figures = {name: figure for name, figure in figures.items() if figure is not None}
         return {name: f.as_json() if hasattr(f, "as_json") else f for name, f in figures.items()}
+
+
+@dataclass(frozen=True)
+class SplitFigures(Figures):
+    """Exact figures of a split, and whether none of its pairs could be asked about."""
+
+    held_out: bool = field(kw_only=True)
+
+
+# ── of the rounds of a campaign ──────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The labels of one round."""
+
+    labels: int
+    positives: int
+
+
+@dataclass(frozen=True)
+class Head:
+    """log-odds = weight · score + bias."""
+
+    weight: float
+    bias: float
+
+
+@dataclass(frozen=True)
+class Searched:
+    """How pairs were searched, and the share of the best ones that such a search finds."""
+
+    method: str
+    recall: Estimate | None  # None of a re-ranker's candidates
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What a round was trained with, by its sha256."""
+
+    labels: str
+    settings: str | None  # None where the encoder was not at hand
+
+
+@dataclass(frozen=True)
+class RoundFigures:
+    """The figures of a round, as they were measured."""
+
+    round: int
+    labels: int  # of this round and those before
+    positives: int
+    batch: Batch
+    measures: Mapping[str, SplitFigures]  # by split
+    head: Head
+    threshold: float  # the score at which a match is as likely as not
+    scorer: str  # its fingerprint
+    reranked: bool
+    search: Searched | None  # for the pairs of the round
+    basis: Basis
+    seconds: Mapping[str, float]  # by phase
+    measuring: bool  # whether a share of the batch measures
+    estimated: AuditResult | None = None  # by that share; None while it is too small
+
+    @property
+    def measured_on(self) -> str:
+        """The first of the measured splits; empty where there is none."""
+        return next(iter(self.measures), "")
+
+    @property
+    def first(self) -> SplitFigures | None:
+        """The figures of that split."""
+        return next(iter(self.measures.values()), None)
+
+    @staticmethod
+    def of(row: Mapping[str, Any]) -> RoundFigures:
+        """What `as_json` gave."""
+        return read_record(RoundFigures, {**row, "measuring": "estimated" in row})
+
+    def as_json(self) -> dict[str, Any]:
+        """As the file of the round has it."""
+        row = asdict(self) | {"measures": {name: each.as_json() for name, each in self.measures.items()}}
+        if not row.pop("measuring"):
+            del row["estimated"]
+        first = row["measures"].get(self.measured_on, {})
+        return row | {k: first[k] for k in ("average_precision", "precision_at_recall", "best_f1") if first}
 
 
 def exact_figures(scan: Scan, positives: Ids, stated_negatives: Ids) -> tuple[Figures, Curve]:

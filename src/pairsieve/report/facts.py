@@ -10,21 +10,19 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsieve.audit.calibrate import Reliability
-from pairsieve.audit.estimate import Limits
+from pairsieve.audit.estimate import AuditResult
 from pairsieve.campaign import Campaign
-from pairsieve.campaign.notebook import state_sentence
 from pairsieve.campaign.probability import calibrated_scorer, reliability_over_all
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.errors import InputError, PairsieveError, nearest
 from pairsieve.ledger import RoundCount
 from pairsieve.measure.curve import Curve, Histogram, curve_from_scores, measure_exactly
-from pairsieve.measure.figures import BalancedFigures, Figures, balanced_figures, figures_of
+from pairsieve.measure.figures import BalancedFigures, Figures, RoundFigures, balanced_figures, figures_of
 from pairsieve.measure.intervals import text_interval
 from pairsieve.pairs import Ids, ScoredPairs, Scores
 from pairsieve.progress import tracked
@@ -74,38 +72,6 @@ class Point:
     labels: int
     ap: Estimate
     audited: bool = False  # from an audit of the pool, not from the truth of the split
-
-
-@dataclass(frozen=True)
-class Audited:
-    """An audit of the pool, as it was kept."""
-
-    round: int
-    labels: int
-    threshold: float
-    reach_pairs: int
-    precision: Estimate | Limits | None
-    recall: Estimate | Limits | None
-    average_precision: Estimate | Limits | None
-    positives: Estimate | Limits | None
-    method: str
-
-    @staticmethod
-    def of(row: Mapping[str, Any]) -> Audited:
-        counts = {name: row[name] for name in ("round", "labels", "threshold", "reach_pairs", "method")}
-        return Audited(
-            **counts,
-            precision=_figure(row["precision"]),
-            recall=_figure(row["recall"]),
-            average_precision=_figure(row["average_precision"]),
-            positives=_figure(row["positives"]),
-        )
-
-
-def _figure(row: Mapping[str, Any] | None) -> Estimate | Limits | None:
-    if row is None:
-        return None
-    return Estimate(**row) if "value" in row else Limits(**row)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +127,7 @@ class Facts:
     start: float | None  # AP of the encoder before any label
     measured: Measured | None
     labelled: Labelled | None
-    audits: tuple[Audited, ...]
+    audits: Mapping[int, AuditResult]  # of the pool, by round
     seconds: dict[int, dict[str, float]]
     advice: str
     people: People | None
@@ -193,7 +159,7 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
     elif model == 0:
         missing.append(Missing("The model", "no round is trained yet", f"{run}, once labelled"))
     if model:
-        points = _recorded(rows, split)
+        points = [] if split is None else _recorded(rows, split)
         try:
             scorer = campaign.scorer(model)
             even_odds = scorer.even_odds
@@ -210,25 +176,25 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
             list_found = listed(campaign)
         except PairsieveError as error:
             missing.append(Missing("The list", str(error), f"pairsieve match {folder}"))
-    audits = tuple(Audited.of(row["audit"]) for row in status["rounds"] if "audit" in row)
+    audits = {row.round: row.audit.result for row in status.rounds if row.audit and row.audit.result}
     if not audits and split is None and model:
         why, how = NO_AUDIT, f"pairsieve audit {folder} --budget 300"
         missing.append(Missing("Precision, recall and AP", why, how))
     if split is None:
         up_to = {count.round: sum(c.labelled for c in counts if c.round <= count.round) for count in counts}
         points = [
-            Point(audit.round, up_to[audit.round], audit.average_precision, True)
-            for audit in audits
+            Point(round_, up_to[round_], audit.average_precision, True)
+            for round_, audit in audits.items()
             if isinstance(audit.average_precision, Estimate)
         ]
     return Facts(
         name=campaign.folder.resolve().name,
-        state=("Not finished. " if status["state"] == "ready" else "") + state_sentence(status, run),
+        state=("Not finished. " if status.state == "ready" else "") + status.sentence(run),
         split=split,
         held_out=split is None or not shared_pairs(campaign.split, campaign.task.splits[split]),
         pool=campaign.split,
         counts=counts,
-        budget=status["budget"],
+        budget=status.budget,
         model=model,
         even_odds=even_odds,
         points=tuple(points),
@@ -236,11 +202,11 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
         measured=measured,
         labelled=labelled,
         audits=audits,
-        seconds={round_: dict(rows[round_]["seconds"]) for round_ in sorted(rows)},
-        advice=_advice(status),
+        seconds={round_: dict(rows[round_].seconds) for round_ in sorted(rows)},
+        advice=status.advice,
         people=people_of(campaign),
         last_label=max(campaign.ledger.answers().answered_at, default=""),
-        origin=origin_of(campaign, split, model, rows.get(model, {}).get("scorer", "")),
+        origin=origin_of(campaign, split, model, rows[model].scorer if model else ""),
         listed=list_found,
         missing=tuple(missing),
     )
@@ -280,13 +246,12 @@ def _unmeasured(why: str) -> Missing:
 # ── over a split with truth ─────────────────────────────────────────────────────────────────────────
 
 
-def _recorded(rows: dict[int, Any], split: str | None) -> list[Point]:
+def _recorded(rows: Mapping[int, RoundFigures], split: str) -> list[Point]:
     """The AP of each round as it was measured then."""
-    measures = {round_: rows[round_].get("measures", {}).get(split) for round_ in sorted(rows)}
     return [
-        Point(round_, rows[round_]["labels"], Estimate(**measure["average_precision"]))
-        for round_, measure in measures.items()
-        if measure is not None
+        Point(round_, found.labels, found.measures[split].average_precision)
+        for round_, found in sorted(rows.items())
+        if split in found.measures
     ]
 
 
@@ -420,11 +385,3 @@ def _by_labels(campaign: Campaign, model: int) -> Labelled:
         _shown(split, wrong, scorer, True),
         _shown(split, missed, scorer, False),
     )
-
-
-# ── words ────────────────────────────────────────────────────────────────────────────────
-
-
-def _advice(status: dict[str, Any]) -> str:
-    """The advice after the last round; empty before there is one."""
-    return next((row["advice"]["sentence"] for row in reversed(status["rounds"]) if "advice" in row), "")

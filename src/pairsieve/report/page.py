@@ -96,7 +96,7 @@ def _tiles(facts: Facts) -> str:
             ("One match in", one_in, f"pairs of {split}"),
         ]
     elif facts.audits:
-        last = facts.audits[-1]
+        last = [*facts.audits.values()][-1]
         shares = {"Average precision": last.average_precision, "Precision": last.precision}
         for words, held in (shares | {"Recall": last.recall}).items():
             if held is None:
@@ -182,16 +182,16 @@ def _audits(facts: Facts) -> str:
     if not facts.audits:
         return ""
     rows = []
-    for audit in facts.audits:
-        about = (str(audit.round), f"{audit.labels:,}", f"{audit.threshold:.4f}")
+    for round_, audit in facts.audits.items():
+        about = (str(round_), f"{audit.labels:,}", f"{audit.threshold:.4f}")
         shares = [_interval(each) for each in (audit.precision, audit.recall, audit.average_precision)]
         rows.append((*about, *shares, _interval(audit.positives, "{:,.0f}".format)))
     columns = ("Round", "Labels", "From score", "Precision", "Recall", "Average precision", "Matches")
     words = (
         f"Measured on {_text(facts.pool.name)} by labels drawn with known chances, never used for training. "
-        f"Recall, average precision and matches are of the {facts.audits[-1].reach_pairs:,} best-scored "
+        f"Recall, average precision and matches are of the {audit.reach_pairs:,} best-scored "
         "pairs; further down so many labels cannot tell. "
-        f"Intervals: {_text(facts.audits[-1].method)}."
+        f"Intervals: {_text(audit.method)}."
     )
     return f"<section><h2>Audits</h2><p>{words}</p>{_table(columns, rows)}</section>"
 

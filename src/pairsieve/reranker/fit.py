@@ -190,12 +190,7 @@ def cross_entropy(log_odds: NDArray[np.float64], labels: NDArray[np.bool_]) -> f
 
 
 def out_of_fold_logits(
-    features: Features,
-    labels: NDArray[np.bool_],
-    groups: NDArray[np.int64],
-    seed: int,
-    presumed: Features,
-    folds: int = FOLDS,
+    features: Features, labels: NDArray[np.bool_], groups: NDArray[np.int64], seed: int, presumed: Features
 ) -> Logits:
     """(2, n) logits of labelled pairs by trees and linear model that saw no pair of its group (left text).
 
@@ -205,8 +200,8 @@ def out_of_fold_logits(
     """
     rate = (labels.sum() + 0.5) / (len(labels) + 1.0)
     logits = np.full((2, len(labels)), float(logit(rate)))
-    fold = fold_of(groups, seed, folds)
-    for one in range(folds):
+    fold = fold_of(groups, seed, FOLDS)
+    for one in range(FOLDS):
         out = fold == one
         rest = labels[~out]
         if out.any() and rest.any() and not rest.all():

@@ -58,15 +58,21 @@ class Trees:
 
 
 def fit_trees(features: Features, labels: NDArray[np.bool_], seed: int, count: int = COUNT) -> Trees:
-    """Trees fitted to labelled pairs: features (n, columns), labels (n,) of both classes."""
-    from sklearn.ensemble import ExtraTreesClassifier
+    """Trees fitted to labelled pairs: features (n, columns), labels (n,) of both classes.
 
-    model = ExtraTreesClassifier(
-        count, min_samples_leaf=2, max_features=SPLIT_COLUMNS, random_state=seed, n_jobs=1
-    )
-    with one_thread():
-        model.fit(features, labels)
-    trees = [estimator.tree_ for estimator in model.estimators_]
+    They are those of `ExtraTreesClassifier`, which checks its settings and rows again for every tree.
+    """
+    from sklearn import config_context
+    from sklearn.tree import ExtraTreeClassifier
+
+    rows, random = np.ascontiguousarray(features, np.float32), np.random.RandomState(seed)
+    ways = {"min_samples_leaf": 2, "max_features": SPLIT_COLUMNS}
+    with one_thread(), config_context(skip_parameter_validation=True):
+        models = [
+            ExtraTreeClassifier(**ways, random_state=random.randint(np.iinfo(np.int32).max))
+            for _ in range(count)
+        ]
+        trees = [model.fit(rows, labels, check_input=False).tree_ for model in models]
     sizes = [tree.node_count for tree in trees]
     roots = np.cumsum([0, *sizes])[:-1]
     offset = np.repeat(roots, sizes)
@@ -88,13 +94,9 @@ def fit_trees(features: Features, labels: NDArray[np.bool_], seed: int, count: i
 
 def over_rows(count: int, work: Callable[[slice], None]) -> None:
     """`work` on pieces of so many rows, on all cores where there are many; compiled loops release the GIL."""
-    pieces = [slice(first, first + _ROWS_AT_ONCE) for first in range(0, count, _ROWS_AT_ONCE)]
-    if len(pieces) == 1:
-        work(pieces[0])
-    elif pieces:
-        from pairsieve.scan.threads import cores, in_threads
+    from pairsieve.scan.threads import cores, in_threads
 
-        in_threads(min(cores(), len(pieces)), pieces, work)
+    in_threads(cores(), [slice(at, at + _ROWS_AT_ONCE) for at in range(0, count, _ROWS_AT_ONCE)], work)
 
 
 @contextlib.contextmanager

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
 
 
-def in_threads(threads: int, items: Iterable[Any], work: Callable[[Any], None]) -> None:
+def in_threads(threads: int, items: Sequence[Any], work: Callable[[Any], None]) -> None:
     """`work` on every item, begun in their order; the first failure (or Ctrl-C) stops the rest."""
+    threads = min(threads, len(items))
+    if threads <= 1:  # starting a thread takes longer than a small piece of work
+        for item in items:
+            work(item)
+        return
     waiting = iter(items)
     taking = threading.Lock()
     stop = threading.Event()

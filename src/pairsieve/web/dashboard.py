@@ -13,6 +13,7 @@ import numpy as np
 
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.figures import not_held_out
+from pairsieve.campaign.status import RoundStatus
 from pairsieve.contracts import generator_for
 from pairsieve.measure.agreement import alpha_estimate, overlap_agreement
 from pairsieve.report.people import KINDS, ratings_table
@@ -55,20 +56,18 @@ def dashboard(session: LabellingSession, training: dict[str, Any]) -> dict[str, 
     """Everything the dashboard draws, made now."""
     status = session.campaign.status()
     shown, votes, models = session.look(_from_cache)
-    latest = status["rounds"][-1] if status["rounds"] else {}
-    advised = [row["advice"]["sentence"] for row in status["rounds"] if row.get("advice")]
     return {
         **shown,
         "campaign": session.campaign.folder.resolve().name,
-        "strategy": status["strategy"],
-        "state": status["state"],
-        "next": status["next"],
-        "reason": status.get("reason", ""),
-        "budget": status["budget"],
-        "rounds": [_round(row) for row in status["rounds"]],
+        "strategy": status.settings.strategy,
+        "state": status.state,
+        "next": {"step": status.step, "round": status.round, "waiting": status.waiting},
+        "reason": status.reason,
+        "budget": status.budget,
+        "rounds": [_round(row) for row in status.rounds],
         "batches": _batches(session.campaign),
-        "inferred": sum(row.get("inferred", 0) for row in status["rounds"]),
-        "advice": advised[-1] if advised and not latest.get("open") else "",
+        "inferred": sum(row.inferred for row in status.rounds),
+        "advice": "" if status.rounds and status.rounds[-1].open else status.advice,
         "agreement": agreement(votes, session.campaign.settings.seed),
         "models": model_agreement(votes, models, session.campaign),
         "undecided": session.undecided(),
@@ -107,13 +106,12 @@ def model_agreement(
     return rows
 
 
-def _round(row: dict[str, Any]) -> dict[str, Any]:
+def _round(row: RoundStatus) -> dict[str, Any]:
     """The figures of a round that the dashboard shows, and no more."""
     names = ("round", "labels", "positives", "open", "average_precision", "audit", "seconds")
-    kept = {name: row[name] for name in names if name in row}
-    kept["measured_on"] = next(iter(row.get("measures", {})), "")
-    kept["warning"] = not_held_out([row])
-    return kept
+    figures = row.as_json()
+    shown = {name: figures[name] for name in names if name in figures}
+    return shown | {"measured_on": row.measured_on, "warning": not_held_out(row.figures)}
 
 
 def _batches(campaign: Campaign) -> list[dict[str, Any]]:

@@ -411,7 +411,7 @@ class LabellingSession:
             self._step = (version, now, step)
         return self._step[2]
 
-    def disputes(self, most: int = disagreements.MOST_SHOWN) -> dict[str, Any]:
+    def disputes(self) -> dict[str, Any]:
         """What waits for a decision: pairs on which people disagree, and chains that cannot all be right."""
         self._freshen()
 
@@ -421,8 +421,8 @@ class LabellingSession:
         with self._lock:
             cache, found = self._cache, self._contradictions
             return {
-                "disputes": disagreements.disagreements(cache, shown, most),
-                "contradictions": disagreements.contradictions(cache, found, shown, most),
+                "disputes": disagreements.disagreements(cache, shown),
+                "contradictions": disagreements.contradictions(cache, found, shown),
                 "queue": disagreements.waiting(cache, found)[1],
             }
 
