@@ -261,7 +261,8 @@ def test_predictions_hold_every_pair_asked_and_the_surest_matches_nobody_was_ask
     row = read_checksummed(predictions_file(campaign.folder), dict)
     assert row is not None
     assert sorted(row["pairs"]) == given
-    seen, space = dict(row["unseen"]), campaign.split.space
+    seen, space = {pair: match_score for pair, match_score, _ in row["unseen"]}, campaign.split.space
+    assert not any(calibrated for *_, calibrated in row["unseen"]), "no label was drawn"
     follows = {int(space.ids(a, b)) for a in range(4) for b in range(a + 1, 4)}
     assert not seen.keys() & (set(given) | follows), "neither asked nor following from what was said"
     # The same pairs, found by scoring every pair.
