@@ -253,6 +253,9 @@ def load_settings(path: Path) -> CampaignSettings:
         given = tomllib.loads(read_limited(path, MOST_BYTES).decode())
     except FileNotFoundError:
         remedy = f"Create a campaign with: pairsieve init {path.parent} --task TASK"
+        if (path.parent / "task.json").is_file():
+            remedy = "This is a task folder. Create a campaign of it with: "
+            remedy += f"pairsieve init CAMPAIGN --task {path.parent}"
         raise SettingsError(f"{path}: there is no campaign file. {remedy}") from None
     except (OSError, ValueError, RecursionError) as error:  # TOML's and Unicode's errors are ValueErrors
         what = f"{path}: cannot be read as TOML: {error}"

@@ -111,7 +111,7 @@ def test_from_a_table_to_a_model(person: Person, tiny_encoder: Path, tmp_path: P
         "round 2: 50 labels",
         "round 3: 95 labels",
     ]
-    assert out.split()[:6] == ["round", "labels", "positives", "AP", "P@R20", "threshold"]
+    assert out.split()[:6] == ["round", "labels", "positives", "AP", "P@R20", "seconds"]
     assert [line.split()[:2] for line in out.splitlines()[1:4]] == [["1", "20"], ["2", "50"], ["3", "95"]]
     assert out.splitlines()[-2:] == ["Finished: 95 labels.", what_next(folder)]
 
@@ -264,8 +264,12 @@ def test_extend_plans_more_rounds(person: Person, task: Path, tiny_encoder: Path
     code, out, _ = person.type("extend", folder, "--labels", 15)
     assert (code, out.splitlines()) == (
         0,
-        [f"{folder}: 4 rounds, 40 labels in all.", f"Next: pairsieve run {folder}"],
+        [
+            f"{folder}: 4 rounds, 40 labels in all. 20 more, for a round is as large as the last.",
+            f"Next: pairsieve run {folder}",
+        ],
     )
+    assert "This is a task folder" in person.refused("run", task)
     words = person.refused("extend", folder, "--labels", 9000)
     assert "7,140 are in train" in words and "Lower --labels" in words
     assert person.json("status", folder)["budget"] == 40

@@ -18,7 +18,7 @@ from pairsieve.campaign.probability import calibrated_scorer
 from pairsieve.cli import all_commands
 from pairsieve.cli.match import match_words
 from pairsieve.errors import InputError
-from pairsieve.matches import listing, unreadable
+from pairsieve.matches import find, listing, unreadable
 from pairsieve.matches.listing import Known, band_cuts, list_bands, read_list
 from pairsieve.matches.ranking import Ranking, rank
 from pairsieve.matches.unreadable import unreadable_pairs
@@ -70,6 +70,8 @@ def test_the_list_is_sorted_keyed_and_keeps_what_people_said(trained, tmp_path):
     rows = table(out)
     assert len(rows) == found["matches"] > 0
     assert found["without_probability"] == sum(not row["probability"] for row in rows)
+    stated = [float(row["probability"]) for row in rows if row["probability"] and not row["label"]]
+    assert found["unlikely"] == sum(each < 0.05 for each in stated)
     assert list(rows[0]) == ["left", "right", "left_text", "right_text", "score", "probability", "label"]
     campaign = Campaign(folder)
     ids, labels = campaign.ledger.labels()
@@ -181,6 +183,23 @@ def test_groups_of_duplicates_with_figures(trained, tmp_path):
     assert set(found["truth"]) == {"pairwise", "b3"}
     sizes = [int(row["size"]) for row in rows]
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_answers_that_contradict_a_group_are_counted(trained, tmp_path, monkeypatch):
+    """a = b and b = c by labels, and a ≠ c by a third."""
+    members: dict[str, list[int]] = {}
+    folder, out = trained["one"], tmp_path / "groups.csv"
+    called("cluster", folder, "--out", out)
+    keys = {key: row for row, key in enumerate(Campaign(folder).split.left.keys)}
+    for row in table(out):
+        members.setdefault(row["cluster"], []).append(keys[row["key"]])
+    a, b, c = sorted(next(rows for rows in members.values() if len(rows) > 2)[:3])
+    ids = np.array([a << 32 | b, a << 32 | c, b << 32 | c])
+    known = Known(ids, np.array([True, False, True]))
+    monkeypatch.setattr(find, "labelled_pairs", lambda campaign, split: known)
+    assert called("cluster", folder, "--out", out)["contradicted"] == 1
+    result = CliRunner().invoke(all_commands(), ["cluster", str(folder), "--out", str(out)])
+    assert "1 pair answered as no match is inside a group" in result.stdout
 
 
 def test_a_killed_run_finds_its_bands_again(trained, tmp_path, monkeypatch):

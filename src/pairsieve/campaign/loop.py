@@ -208,7 +208,7 @@ class Campaign:
 
     def step(self) -> Step:
         """What comes next, without doing it; `stopped` where a stop rule holds before the next batch."""
-        counts = self._counts()
+        counts = self.counts()
         if questions.first_part_only(self.ledger, self.settings, counts):
             return Step("choose", 1)
         figures = self.figures()
@@ -293,7 +293,7 @@ class Campaign:
                     found, _ = exact_figures(scored.scan, split.positives, split.stated_negatives)
                 held_out = not shared_pairs(self.split, split)
                 measures[split.name] = SplitFigures(**vars(found), held_out=held_out)
-        counts = [count for count in self._counts() if count.round <= round]
+        counts = [count for count in self.counts() if count.round <= round]
         seconds: dict[str, float] = {"embed": 0.0, **chosen.seconds}
         for phase, spent in self._watch.seconds.items():
             seconds[phase] = seconds.get(phase, 0.0) + spent
@@ -328,7 +328,7 @@ class Campaign:
 
     def _ask_first_part(self, say: Callable[[str], None]) -> None:
         """Ask the first pairs of a large table, for which nothing need be embedded, before the others."""
-        if self._counts() or (chosen := first_questions(self.trainer)) is None:
+        if self.counts() or (chosen := first_questions(self.trainer)) is None:
             return
         self.ledger.ask(1, chosen.ids, *self.split.keys(chosen.ids), chosen.why, FIRST_PART)
         if not self.split.has_truth:
@@ -337,8 +337,8 @@ class Campaign:
     def _is_drawn(self, round: int) -> bool:
         return bool(self.settings.measuring_labels(round)) and questions.is_drawn(self.ledger, round)
 
-    def _counts(self) -> list[RoundCount]:
-        """Where each round stands."""
+    def counts(self) -> list[RoundCount]:
+        """Where each round stands, its measuring labels counted."""
         measures = any(map(self.settings.measuring_labels, range(1, self.settings.schedule.rounds + 1)))
         return questions.counts_with_measuring(self.ledger) if measures else self.ledger.counts()
 
@@ -449,7 +449,7 @@ class Campaign:
         """Where the campaign stands."""
         step, figures, stale = self.step(), self.figures(), self.stale_rounds()
         rounds, labels, positives = [], 0, 0
-        for count in self._counts():
+        for count in self.counts():
             labels, positives = labels + count.labelled, positives + count.positives
             found = RoundStatus(
                 round=count.round,

@@ -101,10 +101,11 @@ def init(
     created += f"{', '.join(f'{n:,}' for n in batches)}." if len({*batches}) > 1 else f"{batches[0]:,}."
     if not campaign.split.has_truth:
         created += f"\n{hours(budget)}. More or fewer: --labels N; later: pairsieve extend."
-        drawn = sum(map(settings.measuring_labels, range(1, settings.schedule.rounds + 1)))
-        if 0 < drawn < FEWEST:
-            created += f"\nOnly {drawn} of them measure. Below {FEWEST}, match gives no probabilities and no "
-            created += "intervals; more labels do, or pairsieve audit."
+    drawn = sum(map(settings.measuring_labels, range(1, settings.schedule.rounds + 1)))
+    dev = campaign.task.splits.get("dev")
+    if 0 < drawn < FEWEST and not (dev is not None and dev.has_truth):
+        created += f"\nOnly {drawn} of them measure. Below {FEWEST}, match gives no probabilities and no "
+        created += "intervals; more labels do, or pairsieve audit."
     created = "\n".join([created, *fields_in_words(campaign.task)])
     if run_now:
         say(created)
@@ -131,12 +132,15 @@ def extend(
 ) -> None:
     """Add rounds to a campaign; run goes on with them."""
     given = locals()
-    from pairsieve import extend_campaign, next_command
+    from pairsieve import extend_campaign, next_command, open_campaign
 
+    before = open_campaign(folder).settings.schedule.budget()
     campaign = call(extend_campaign, given, folder, labels)
     schedule = campaign.settings.schedule
     about = {"campaign": str(folder), "rounds": schedule.rounds, "budget": schedule.budget()}
     words = f"{folder}: {schedule.rounds} rounds, {schedule.budget():,} labels in all."
+    if schedule.budget() - before > labels:
+        words += f" {schedule.budget() - before:,} more, for a round is as large as the last."
     show(about, as_json, f"{words}\nNext: {next_command(campaign)}")
 
 
@@ -233,17 +237,14 @@ def export(
 
 def rounds_table(now: Status) -> str:
     """The rounds for a person."""
-    lines = [
-        f"{'round':>5}  {'labels':>9}  {'positives':>9}  {'AP':>8}  {'P@R20':>8}  {'threshold':>9}  seconds"
-    ]
+    lines = [f"{'round':>5}  {'labels':>9}  {'positives':>9}  {'AP':>8}  {'P@R20':>8}  seconds"]
     for row in now.rounds:
         ap, precision = row.average_precision, row.precision_at_recall_20
-        values = (ap.value if ap else None, precision.value if precision else None, row.threshold)
+        values = (ap.value if ap else None, precision.value if precision else None)
         cells = ["-" if value is None else f"{value:.4f}" for value in values]
         seconds = ", ".join(f"{phase} {spent:.1f}" for phase, spent in row.seconds.items())
         lines.append(
-            f"{row.round:>5}  {row.labels:>9,}  {row.positives:>9,}  "
-            f"{cells[0]:>8}  {cells[1]:>8}  {cells[2]:>9}  {seconds}"
+            f"{row.round:>5}  {row.labels:>9,}  {row.positives:>9,}  {cells[0]:>8}  {cells[1]:>8}  {seconds}"
         )
     if now.measured_on:
         over = f"AP and P@R20: exact, over all pairs of {now.measured_on}."

@@ -176,6 +176,15 @@ def match_words(found: MatchFigures) -> str:
     if written.without_probability:
         few = f"{written.without_probability:,} of them have a score and no probability"
         lines.append(f"{few}: too little is known of such scores.")
+    if written.unlikely and written.grouped:
+        from pairsieve.matches.listing import UNLIKELY
+
+        few = (
+            f"{written.unlikely:,} of them have a probability below {UNLIKELY:g}; their group puts them there"
+        )
+        lines.append(
+            f"{few}. A wrong answer can do that: look at them on the page Review of pairsieve label."
+        )
     if written.best_f1_pairs is not None:
         lines.append(f"Without a target it would have about {written.best_f1_pairs:,}, for the best F1.")
     lines += list_words(written.threshold)
@@ -212,6 +221,7 @@ def cluster_words(found: ClusterFigures) -> str:
         *unchecked_words(found.threshold),
         f"{found.out}: {groups}, the largest of {found.largest:,}.",
         f"{found.components_split:,} chains of matches were split.",
+        *contradicted_words(found.contradicted),
         *list_words(found.threshold, "the pairs inside groups have"),
     ]
     for figures, words in (
@@ -225,6 +235,15 @@ def cluster_words(found: ClusterFigures) -> str:
                 f"  {words}: pairwise {pairwise}; B³ {_prf(figures.b3_precision, figures.b3_recall)}"
             )
     return "\n".join(lines)
+
+
+def contradicted_words(pairs: int) -> list[str]:
+    """That answers contradict each other."""
+    if not pairs:
+        return []
+    are = "pair answered as no match is" if pairs == 1 else "pairs answered as no match are"
+    what = f"{pairs:,} {are} inside a group, which other answers make"
+    return [f"{what}: some answer is wrong. See the page Review of pairsieve label."]
 
 
 def unreadable_words(texts: int) -> list[str]:

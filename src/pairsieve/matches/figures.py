@@ -153,6 +153,7 @@ class WrittenMatches:
     grouped: bool  # the pairs inside groups
     truth: TruthFigures | None
     without_probability: int = 0  # of `matches`: pairs that have a score alone
+    unlikely: int = 0  # of `matches`: there by their group, with a probability below 0.05
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ class MatchFigures:
             if found.best_f1_pairs is not None:
                 figures["best_f1_pairs"] = found.best_f1_pairs
             figures |= {"out": str(found.out), "columns": dict(found.columns), "matches": found.matches}
-            names = ("labelled", "without_probability", "one_to_one", "grouped")
+            names = ("labelled", "without_probability", "unlikely", "one_to_one", "grouped")
             figures |= {name: getattr(found, name) for name in names}
             if found.truth is not None:
                 figures["truth"] = found.truth.as_json()
@@ -214,6 +215,7 @@ class ClusterFigures:
     clustered_texts: int  # in these
     largest: int
     components_split: int  # chains of matches that make more than one group
+    contradicted: int  # pairs answered as no match that stand inside a group
     truth: GroupFigures | None
     truth_of_components: GroupFigures | None  # of chains that are not split
     labels: GroupFigures | None  # where no truth is known, against the labels given
@@ -221,7 +223,7 @@ class ClusterFigures:
     def as_json(self) -> dict[str, Any]:
         figures = {**self.ranked.as_json(), "texts": self.texts, "threshold": self.threshold.as_json()}
         figures |= {"out": str(self.out), "columns": dict(self.columns)}
-        counts = ("rows", "clusters", "clustered_texts", "largest", "components_split")
+        counts = ("rows", "clusters", "clustered_texts", "largest", "components_split", "contradicted")
         figures |= {name: getattr(self, name) for name in counts}
         found = {name: getattr(self, name) for name in ("truth", "truth_of_components", "labels")}
         return figures | {name: each.as_json() for name, each in found.items() if each is not None}

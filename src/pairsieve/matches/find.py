@@ -94,20 +94,21 @@ def find_matches(
     bands = _bands(campaign, ranking, point.threshold, known, target, options)
     types = list_types(split, options.texts, options.columns)
     probability = _probability(campaign, round, ranking)
-    rows, found, labelled, unstated = write_list(out, bands, split, probability, known, options.texts, types)
-    if not rows:
+    rows = write_list(out, bands, split, probability, known, options.texts, types)
+    if not rows.pairs:
         point = OperatingPoint(point.threshold, np.nan, np.nan)  # an empty list has no precision
     written = WrittenMatches(
         threshold=threshold_figures(target, expected, point, tally, campaign.settings.seed),
         best_f1_pairs=_best_f1_pairs(ranking, expected, target),
         out=out,
         columns=types,
-        matches=rows,
-        labelled=labelled,
+        matches=rows.pairs,
+        labelled=rows.labelled,
         one_to_one=options.one_to_one,
         grouped=options.grouped,
-        truth=_against_truth(ranking, point, rows, found, known) if _measurable(split) else None,
-        without_probability=unstated,
+        truth=_against_truth(ranking, point, rows.pairs, rows.true, known) if _measurable(split) else None,
+        without_probability=rows.unstated,
+        unlikely=rows.unlikely,
     )
     return MatchFigures(ranked, split.space.size, check, written)
 
@@ -186,6 +187,7 @@ def find_clusters(
         clustered_texts=int(size[size > 1].sum()),
         largest=int(size.max(initial=0)),
         components_split=_split_components(chained, group),
+        contradicted=int(np.equal(*(group[side] for side in pair_rows(known.others))).sum()),
         truth=None if truth is None else against_truth(group, truth),
         truth_of_components=None if truth is None else against_truth(chained, truth),
         labels=by_labels,

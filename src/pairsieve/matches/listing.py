@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,24 @@ from pairsieve.tasks import Split
 
 BAND = 4_000_000  # pairs of a band, unless more share one fine step of scores
 ROWS_AT_ONCE = 100_000  # rows turned into keys and texts together
+UNLIKELY = 0.05  # a probability below which a listed pair is counted as one to look at
 # The columns of lists and groups that are no strings.
 NUMBERS = {"score": "float32", "probability": "float64", "label": "int8", "cluster": "int64", "size": "int64"}
 NO_ROOM = "Make room there, or choose another `out`; what was found is kept"
+
+
+@dataclass(frozen=True)
+class WrittenRows:
+    """How many pairs a list has, and of which kinds."""
+
+    pairs: int = 0
+    true: int = 0  # 0 where no truth is known
+    labelled: int = 0  # as matches
+    unstated: int = 0  # without a probability
+    unlikely: int = 0  # without a label, with a probability below `UNLIKELY`: they are there by their group
+
+    def __add__(self, other: WrittenRows) -> WrittenRows:
+        return WrittenRows(*(one + more for one, more in zip(astuple(self), astuple(other))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,16 +168,14 @@ def write_list(
     known: Known,
     texts: bool,
     types: Mapping[str, str],
-) -> tuple[int, int, int, int]:
+) -> WrittenRows:
     """Write rows: left, right (keys), texts on request, score, probability (empty where `probability` is
     None, nothing calibrates the score, or gives nan), label where it was given, and the columns of both
     records.
 
-    types: those of `list_types`. Returns (rows, true matches among them, 0 without truth, labelled ones,
-    those without a probability).
-    Whole or not at all.
+    types: those of `list_types`. Whole or not at all.
     """
-    rows = found = known_matches = unstated = 0
+    rows = WrittenRows()
     records = [
         (name, side, column)
         for side, collection in (("left", split.left), ("right", split.right))
@@ -183,7 +196,6 @@ def write_list(
                 unknown = np.full(len(ids), np.nan) if probability is None else probability(scores)
                 given = np.where(labelled, 1.0, unknown).tolist()
                 columns["probability"] = [None if np.isnan(each) else each for each in given]
-                unstated += columns["probability"].count(None)
                 columns["label"] = [1 if sure else None for sure in labelled.tolist()]
                 for name, side, column in records:
                     fields = (split.left if side == "left" else split.right).fields
@@ -191,10 +203,14 @@ def write_list(
                     there = left if side == "left" else right
                     columns[name] = fields.typed.column(column).take(there).to_pylist()
                 write(columns)
-                rows += len(ids)
-                known_matches += int(labelled.sum())
-                found += int(is_member(ids, split.positives).sum()) if split.has_truth else 0
-    return rows, found, known_matches, unstated
+                rows += WrittenRows(
+                    len(ids),
+                    int(is_member(ids, split.positives).sum()) if split.has_truth else 0,
+                    int(labelled.sum()),
+                    columns["probability"].count(None),
+                    int((~labelled & (unknown < UNLIKELY)).sum()),
+                )
+    return rows
 
 
 def read_list(

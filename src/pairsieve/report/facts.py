@@ -148,7 +148,7 @@ class Facts:
 def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
     """Everything a report shows of a campaign in whatever state; `wanted` is the split to measure on."""
     split, missing = _split_to_measure(campaign, wanted)
-    status, rows, counts = campaign.status(), campaign.figures(), campaign.ledger.counts()
+    status, rows, counts = campaign.status(), campaign.figures(), campaign.counts()
     closed = {count.round for count in counts if not count.open}
     model = max((round_ for round_ in rows if round_ in closed), default=0)
     measured, labelled, points, start, even_odds = None, None, list[Point](), None, None
@@ -265,7 +265,7 @@ def _measure(
     scorer = calibrated_scorer(campaign, model)
     shown = _measured(split, scored, scorer, known, generator_for(seed, model, "report"))
     by_round = {point.round: point for point in recorded}
-    of_round = {count.round: count.labelled for count in campaign.ledger.counts()}
+    of_round = {count.round: count.labelled for count in campaign.counts()}
     labels = {round_: sum(n for r, n in of_round.items() if r <= round_) for round_ in range(model + 1)}
     by_round[model] = Point(model, labels[model], shown.interval)
     start = None

@@ -191,7 +191,7 @@ def _scores(facts: Facts) -> Picture | None:
         f"{int(group.sum()):,} {name}" for name, group, _ in reversed(groups)
     )
     if half is not None:
-        words += f". It says match from a score of {half:.3f}"
+        words += f". It is at even odds at a score of {half:.3f}; where the list is cut, see there"
     columns = ("Score", *(name for name, _, _ in groups))
     return _picture("scores", "Scores by class", f"{words}.", draw, columns, tuple(rows))
 

@@ -18,7 +18,7 @@ const figures = {
 function drawNow(data) {
   const { training, next } = data;
   let words = `Round ${next.round}: ${count(next.waiting)} pairs are not answered yet.`;
-  if (training.busy) words = "The model is trained and chooses the next pairs.";
+  if (training.busy) words = next.round === 1 ? "The first pairs are being chosen." : "A model is being trained; then it chooses the next pairs.";
   else if (data.state === "finished") words = "All rounds are done.";
   else if (data.state === "stopped") words = `Stopped after round ${next.round}: ${data.reason}.`;
   else if (data.state === "ready") words = training.trains ? `Next: ${next.step} round ${next.round}.` : `Next: ${next.step} round ${next.round}. Training is off here; use pairsieve run.`;
