@@ -56,18 +56,18 @@ def test_the_test_is_honest() -> None:
     assert 0 < wrong <= 400 * 0.05 + 3 * np.sqrt(400 * 0.05 * 0.95)
 
 
-def test_a_plan_starts_where_the_expectation_says_and_more_carefully_for_a_higher_precision() -> None:
-    """4,000 pairs, 700 of them good: first lists lie below that, and 100 labels suffice for the first."""
+def test_a_plan_ends_where_the_expectation_says_and_earlier_for_a_higher_precision() -> None:
+    """4,000 pairs, 700 of them good: lists lie around that, and 100 labels suffice for the first."""
     _, rate = ranking(0)
     size = np.arange(1, 4001)
     expected = np.cumsum(rate) / size
-    starts = {}
+    ends = {}
     for precision in (0.8, 0.95):
         plan = plan_lists(size, expected, precision, 100)
         assert sample_size(int(size[plan.places[0]]), plan.failures, precision) <= 100
-        starts[precision] = int(size[plan.places[0]])
-        assert size[plan.places[-1]] > starts[precision]
-    assert 100 < starts[0.95] < starts[0.8] < 1200
+        ends[precision] = int(size[plan.places[-1]])
+        assert size[plan.places[0]] < ends[precision]
+    assert 400 < ends[0.95] < ends[0.8] < 1200
     assert not len(plan_lists(size, expected, 0.95, 40).places)  # forty labels cannot show it
 
 
@@ -254,8 +254,8 @@ def test_labels_outside_the_sample_are_no_longer_left() -> None:
 
 @pytest.mark.parametrize(("first", "least"), [(None, 0.9), (0.95, 0.9)])
 def test_a_check_after_another_one_keeps_its_promise(first: float | None, least: float) -> None:
-    """150 pairs that match, then 150 of which half do: the earlier check labels the sure ones."""
-    rate = np.repeat([1.0, 0.5, 0.01], [150, 150, 500])
+    """300 pairs that match, then 300 of which half do: the earlier check labels the sure ones."""
+    rate = np.repeat([1.0, 0.5, 0.01], [300, 300, 500])
     size = np.arange(1, len(rate) + 1)
     expected = np.cumsum(np.clip(rate + 0.1 * (rate < 1), 0, 0.97)) / size
     plans = {p: plan_lists(size, expected, p, 100) for p in (0.95, 0.8)}

@@ -56,7 +56,8 @@ from pairsieve.pairs import Ids, Mask, Scores, is_member
 
 GROWTH = 1.06  # of a candidate list over the one before
 SHORTEST, LONGEST = 0.2, 3.0  # first lists tried in planning, as multiples of the guess
-SPREAD, FREEDOM = 0.8, 3.0  # of the error of the expected log-odds: Student's t
+FREEDOM = 3.0  # of the error of the expected log-odds, by Student's t
+SPREAD, SPREAD_BELOW = 0.5, 0.8  # its scale where lists end, and where matches are rare
 SCENARIOS = 60  # of that error, in planning
 FLAWS = (0.0, 0.0, 0.01, 0.03)  # share of pairs that do not match however high they score, in these
 FAILURES = (0, 1, 2, 4, 7, 11, 16)  # non-matches allowed among the labels of a list: plans that are tried
@@ -174,20 +175,18 @@ def _rounded(pairs: float) -> int:
     return int(max(np.round(pairs / step) * step, 1.0))
 
 
-@lru_cache(maxsize=1)
-def _errors() -> Floats:
+@lru_cache(maxsize=2)
+def _errors(scale: float) -> Floats:
     """By how much the expected log-odds may be wrong: quantiles of Student's t."""
     from scipy.stats import t
 
-    return SPREAD * t.ppf((np.arange(SCENARIOS) + 0.5) / SCENARIOS, FREEDOM)
+    return scale * t.ppf((np.arange(SCENARIOS) + 0.5) / SCENARIOS, FREEDOM)
 
 
 def _expected_gain(size: Floats, share: Floats, plan: Plan, precision: float, confidence: float) -> float:
-    """The root of matches in the list shown over those in the best one, its mean over errors of the
-    expectation.
-    """
+    """Matches in the list shown over those in the best one: the mean over errors of the expectation."""
     places = plan.places
-    error = _errors()
+    error = _errors(SPREAD)
     every = np.unique(np.concatenate([places, np.searchsorted(size, np.geomspace(1, size[-1], 80))]))
     every = every[(every < len(size)) & (size[every] >= 1)]
     width = np.diff(size[every], prepend=0.0)
@@ -214,9 +213,7 @@ def _expected_gain(size: Floats, share: Floats, plan: Plan, precision: float, co
         inside = (band <= place) & (at <= depth[place])
         passed &= ((wrong & inside).sum(axis=1) <= plan.failures) | (depth[place] >= 1.0)
         gain = np.where(passed, matches[:, lists[place]], gain)
-    # The root: half of the list for certain is worth more than all of it with even odds, or nothing.
-    share = np.where(best > 0, np.minimum(gain / np.maximum(best, 1e-9), 1.0), 1.0)
-    return float(np.mean(np.sqrt(share)))
+    return float(np.mean(np.where(best > 0, np.minimum(gain / np.maximum(best, 1e-9), 1.0), 1.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,7 +368,8 @@ def plan_top(
     grid = np.unique(np.searchsorted(size, np.geomspace(1.0, size[-1], PLACES)))
     width = np.diff(size[grid], prepend=0.0)
     rate = np.diff(right[grid], prepend=0.0) / np.maximum(width, 1e-9)
-    rates = sigmoid(logit(np.clip(rate, 1e-6, 1.0 - 1e-6))[None] + _errors()[:, None])  # (scenarios, grid)
+    error = _errors(SPREAD_BELOW)
+    rates = sigmoid(logit(np.clip(rate, 1e-6, 1.0 - 1e-6))[None] + error[:, None])  # (scenarios, grid)
     there = rates * width
     upto = np.cumsum(there, axis=1)
     precision = (known + upto) / (known + size[grid])

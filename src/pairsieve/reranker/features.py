@@ -249,22 +249,29 @@ def describe(
 
     left, right = pair_rows(ids)
     leads = leads or _LeadsAmong(pieces, left, right)
-    columns: list[NDArray[Any]] = []
+    found = np.empty((len(ids), feature_count(len(scores), pieces.layout)), np.float32)
+    places = iter(range(found.shape[1]))
+
+    def add(*columns: NDArray[Any]) -> None:  # at once: of millions of candidates each takes tens of MB
+        for column in columns:
+            found[:, next(places)] = column
+
     for at, values in enumerate(scores):
-        columns += [values, *leads.of(at, np.asarray(values, np.float64))]
+        add(values, *leads.of(at, np.asarray(values, np.float64)))
     for kind in range(len(KINDS)):
         cosine, shares, _ = _agreement(pieces, kind, left, right)
-        columns += [cosine, *shares, *leads.of(len(scores) + kind, cosine)]
+        add(cosine, *shares, *leads.of(len(scores) + kind, cosine))
     alike, shares, worst = _spelt_alike(pieces, left, right)
-    columns += [alike, *shares, *leads.of(len(scores) + len(KINDS), alike), worst]
+    add(alike, *shares, *leads.of(len(scores) + len(KINDS), alike), worst)
     numbers = np.empty((len(ids), 3), np.float64)
     both = *pieces.numbers[0], *pieces.numbers[1]
     over_rows(len(ids), lambda at: compare_numbers(*both, left[at], right[at], numbers[at]))
-    columns += [*numbers.T, np.abs(pieces.lengths[0][left] - pieces.lengths[1][right])]
+    add(*numbers.T, np.abs(pieces.lengths[0][left] - pieces.lengths[1][right]))
     competing, others = _compare_fields(pieces, left, right)
     for at, values in enumerate(competing, len(scores) + len(KINDS) + 1):
-        columns += [values, *leads.of(at, values)]
-    return np.stack([*columns, *others], axis=1).astype(np.float32)
+        add(values, *leads.of(at, values))
+    add(*others)
+    return found
 
 
 def _compare_fields(
