@@ -50,7 +50,7 @@ from pairsieve.scorer import ScoredSpace, Scorer
 from pairsieve.settings import CAMPAIGN_FILE, load_settings
 from pairsieve.sources import TruthSource
 from pairsieve.tasks import Split, Task, load_task
-from pairsieve.tasks.task import shared_pairs
+from pairsieve.tasks.task import held_out_dev, shared_pairs
 
 log = logging.getLogger("pairsieve")
 
@@ -164,7 +164,8 @@ class Campaign:
             more["learning_rate"] = settings.learning_rate
         learner = learner_named(settings.learner, encoder, device, settings.recipe, **more)
         scores = SplitScorer(self.split, settings, self.store, self._shared, self._shards, self._watch)
-        return Trainer(settings, learner, self.split, self.store, scores)
+        dev = held_out_dev(self.task, self.split)
+        return Trainer(settings, learner, self.split, self.store, scores, dev)
 
     @property
     def _encoder_names(self) -> tuple[str, int, str, str]:
@@ -254,8 +255,9 @@ class Campaign:
         # Before the questions: once they are asked, a resumed run does not come by here again.
         write_checksummed(self._round_file("selection", round), info.as_json())
         self.ledger.ask(round, ids, *self.split.keys(ids), info.why, info.strategy, chance)
-        splits = [self.task.splits[name] for name in (self.settings.split, *self.settings.measure_splits)]
         if round > 1:
+            scored = {self.settings.split, *self.settings.measure_splits, "dev"}
+            splits = [split for name, split in self.task.splits.items() if name in scored]
             self.trainer.scores.forget_rows(self.trainer.model_key(self.labels(round - 1)), splits)
 
     def _answer(self, round: int) -> None:

@@ -23,7 +23,7 @@ from pairsieve.scan import Scan
 from pairsieve.scorer import Scorer
 from pairsieve.scorer.calibration import FEWEST, Calibration
 from pairsieve.tasks import Split
-from pairsieve.tasks.task import shared_pairs
+from pairsieve.tasks.task import held_out_dev
 from pairsieve.tasks.truth import components
 
 FROM_TRUTH = 2_000  # pairs of dev that are drawn, and answered by its truth
@@ -42,10 +42,8 @@ def calibration_of(campaign: Campaign, round: int, look: bool = True) -> Calibra
 
     Kept in the campaign's folder until other labels are drawn. look: count all pairs where none is kept.
     """
-    dev = campaign.task.splits.get("dev")
-    held_out = dev is not None and dev is not campaign.split and not shared_pairs(campaign.split, dev)
-    by_truth = dev is not None and held_out and dev.has_truth and len(dev.positives) > 0
-    split = dev if dev is not None and by_truth else campaign.split
+    dev = held_out_dev(campaign.task, campaign.split)
+    by_truth, split = dev is not None, dev or campaign.split
     basis = {
         "format": FORMAT,
         "split": split.name,

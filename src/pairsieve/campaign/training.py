@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from pairsieve.campaign.scoring import SplitScorer
 from pairsieve.contracts import generator_for
 from pairsieve.errors import InputError
 from pairsieve.files import atomic_folder, load_json
-from pairsieve.measure.curve import curve_from_scores
+from pairsieve.measure.curve import curve_from_scores, measure_exactly
 from pairsieve.models import CrossEncoder, CrossMatcher, Learner, Matcher, TrainingSettings
 from pairsieve.models.full import rate_for
 from pairsieve.models.head import cross_fitted_log_odds, fit_head, fold_of
@@ -62,21 +62,34 @@ class OutOfFold:
     ids: Ids
     labels: Mask
     log_odds: NDArray[np.float64]
-    average_precision: dict[str, float]
+    average_precision: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Average precision under bi-encoder and re-ranker: of out-of-fold labels, and over all pairs of dev.
+
+    Empty where no re-ranker was tried, or there is no dev whose truth is known.
+    """
+
+    labels: Mapping[str, float] = field(default_factory=dict)
+    dev: Mapping[str, float] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"out_of_fold_average_precision": dict(self.labels), "dev_average_precision": dict(self.dev)}
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
     """What labels make: the scorer, and what was found on the way to it.
 
-    bi_encoder: without re-ranker, calibrated on the pairs that it was trained on. tried: average precision of
-    the labelled pairs under each kind of scorer that was tried, empty where no re-ranker was. out_of_fold:
-    (n,) log-odds of the labelled pairs by models that did not see their left text, where one was.
+    bi_encoder: without re-ranker, calibrated on the pairs that it was trained on. out_of_fold: (n,) log-odds
+    of the labelled pairs by models that did not see their left text, where a re-ranker was tried.
     """
 
     scorer: Scorer
     bi_encoder: Scorer
-    tried: dict[str, float]
+    tried: Tried
     out_of_fold: NDArray[np.float64] | None
 
 
@@ -105,13 +118,17 @@ class _BiEncoderOutOfFold:
 
 @dataclass(frozen=True, eq=False)
 class Trainer:
-    """What training needs: the learner, the asked split with its rows, and where artifacts are kept."""
+    """What training needs: the learner, the asked split with its rows, and where artifacts are kept.
+
+    dev: a held-out split whose truth is known, where there is one. It has a say in whether a re-ranker helps.
+    """
 
     settings: CampaignSettings
     learner: Learner
     split: Split
     store: ArtifactStore
     scores: SplitScorer
+    dev: Split | None = None
     _last: dict[str, Trained] = field(default_factory=dict, init=False)  # of the labels asked for last
 
     # ── the matcher ─────────────────────────────────────────────────────────────────────────────
@@ -209,14 +226,14 @@ class Trainer:
         """
         return self.train(labels).scorer
 
-    def tried(self, labels: Labels) -> dict[str, float]:
-        """Out-of-fold average precision of bi-encoder and re-ranker; empty where no re-ranker was tried."""
+    def tried(self, labels: Labels) -> Tried:
+        """How bi-encoder and re-ranker compare."""
         return self.train(labels).tried
 
     def out_of_fold(self, labels: Labels) -> OutOfFold:
         """The labelled pairs under the whole scorer, by models that did not see their left text."""
         trained = self.train(labels)
-        tried, log_odds = trained.tried, trained.out_of_fold
+        tried, log_odds = trained.tried.labels, trained.out_of_fold
         if log_odds is None:
             log_odds = self._out_of_fold(labels).log_odds
             tried = {"bi-encoder": average_precision(log_odds, labels.values)}
@@ -237,21 +254,43 @@ class Trainer:
         few, many = not enough_labels(labels.values), len(labels.ids) > TRAINED_AGAIN_UP_TO
         costly = not self.learner.uses_frozen_rows and (few or (many and wanted == "auto"))
         if wanted == "off" or costly or labels.values.all() or not labels.values.any():
-            return Trained(bi_encoder, bi_encoder, {}, None)
+            return Trained(bi_encoder, bi_encoder, Tried(), None)
         held_out = self._out_of_fold(labels)
         # By scores that it was not trained on: a map puts even odds far below those of other pairs.
         weight, bias = fit_head(held_out.scores, labels.values)
         scorer = replace(bi_encoder, weight=weight, bias=bias)
         if few:
-            return Trained(scorer, bi_encoder, {}, None)
+            return Trained(scorer, bi_encoder, Tried(), None)
         reranked, log_odds, helps = self._reranked(scorer, labels, wanted == "cross-encoder")
         tried = {
             "bi-encoder": average_precision(held_out.log_odds, labels.values),
             "re-ranker": average_precision(log_odds, labels.values),
         }
-        if wanted == "auto" and not helps:
-            return Trained(scorer, bi_encoder, tried, held_out.log_odds)
-        return Trained(reranked, bi_encoder, tried, log_odds)
+        dev = self._on_dev(labels, {"bi-encoder": scorer, "re-ranker": reranked}) if helps else {}
+        if wanted == "auto" and (not helps or (dev and dev["re-ranker"] < dev["bi-encoder"])):
+            return Trained(scorer, bi_encoder, Tried(tried, dev), held_out.log_odds)
+        return Trained(reranked, bi_encoder, Tried(tried, dev), log_odds)
+
+    def _on_dev(self, labels: Labels, scorers: dict[str, Scorer]) -> dict[str, float]:
+        """Average precision over all pairs of dev by each scorer; empty where its truth is not known.
+
+        What the re-ranker learns of competing texts need not hold where there are others to compete with.
+        """
+        dev, model = self.dev, self.model_key(labels)
+        if dev is None:
+            return {}
+
+        def build(folder: Path) -> None:
+            found = {
+                name: measure_exactly(self.scores.score(scorer, dev, model).scan, dev.positives)
+                for name, scorer in scorers.items()
+            }
+            figures = {name: each.curve.average_precision for name, each in found.items()}
+            (folder / "dev.json").write_text(json.dumps(figures))
+
+        texts = [dev.left.fingerprint, dev.right.fingerprint, array_digest(dev.positives)]
+        key = {"model": model, "scorer": scorers["re-ranker"].fingerprint, "dev": texts, **self.scored_by}
+        return dict(load_json(self.store.get("dev", key, build) / "dev.json"))
 
     @property
     def reranker_setting(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -145,16 +146,21 @@ def cluster(
     show(found.as_json(), as_json, cluster_words(found))
 
 
+def _each(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
+
+
 def match_words(found: MatchFigures) -> str:
     """The figures of a list for a person; empty where it is not written yet."""
     ranked, written = found.ranked, found.written
     if written is None:
         return ""
     lines = [f"{ranked.task}, {ranked.split}: {found.pairs:,} pairs, {ranked.method}."]
-    if len(ranked.tried) > 1:
-        figures = ", ".join(f"{name} {value:.4f}" for name, value in ranked.tried.items())
+    if len(ranked.tried.labels) > 1:
         used = "re-ranker" if ranked.reranked else "bi-encoder"
-        lines.append(f"Average precision of out-of-fold labels: {figures}. Used: the {used}.")
+        of_dev = f" Over all pairs of dev: {_each(ranked.tried.dev)}." if ranked.tried.dev else ""
+        of_labels = f"Average precision of out-of-fold labels: {_each(ranked.tried.labels)}."
+        lines.append(f"{of_labels}{of_dev} Used: the {used}.")
     elif ranked.reranker_setting in ("on", "cross-encoder"):
         from pairsieve.reranker.fit import FEWEST
 

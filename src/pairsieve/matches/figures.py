@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pairsieve.audit.estimate import Limits
-from pairsieve.campaign.training import Distilled
+from pairsieve.campaign.training import Distilled, Tried
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.matches.calibration import ExpectedCurve
 from pairsieve.matches.checks import Check
@@ -30,19 +30,18 @@ class RankedSplit:
     round: int
     reranked: bool
     reranker_setting: str
-    tried: Mapping[str, float]  # average precision of out-of-fold labels by each kind of scorer
+    tried: Tried
     unreadable_texts: int
     method: str
     recall: Estimate | None  # of an index's neighbours
 
     def as_json(self) -> dict[str, Any]:
-        scorer = {"reranked": self.reranked, "setting": self.reranker_setting}
         return {
             "campaign": str(self.campaign),
             "task": self.task,
             "split": self.split,
             "round": self.round,
-            "scorer": {**scorer, "out_of_fold_average_precision": dict(self.tried)},
+            "scorer": {"reranked": self.reranked, "setting": self.reranker_setting, **self.tried.as_json()},
             "unreadable_texts": self.unreadable_texts,
             "search": {"method": self.method, "recall": self.recall.as_json() if self.recall else None},
         }

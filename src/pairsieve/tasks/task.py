@@ -208,6 +208,14 @@ def split_of(
     return two_collections(name, collections[0], collections[1], positives, negatives, has_truth)
 
 
+def held_out_dev(task: Task, own: Split) -> Split | None:
+    """The dev split, if its truth is known, it has matches, and no pair of it can be asked about in `own`."""
+    dev = task.splits.get("dev")
+    if dev is None or dev is own or not dev.has_truth or not len(dev.positives):
+        return None
+    return None if shared_pairs(own, dev) else dev
+
+
 def shared_pairs(one: Split, other: Split) -> int:
     """How many pairs of texts stand in both splits: the same keys with the same texts on either side."""
     both = [
