@@ -37,6 +37,7 @@ FORMATS: dict[str, int] = {
     "density": 1,  # of neighbours around each text
     "candidates": 5,  # of the re-ranker, with their log-odds
     "cross": 1,  # cross-encoders of experiments
+    "dev": 1,  # average precision over all pairs of dev, with and without re-ranker
     "embedding-shard": 1,
     "embeddings": 2,
     "head": 1,  # weight and bias of a logistic regression

@@ -285,7 +285,7 @@ class Trainer:
                 name: measure_exactly(self.scores.score(scorer, dev, model).scan, dev.positives)
                 for name, scorer in scorers.items()
             }
-            figures = {name: each.curve.average_precision for name, each in found.items()}
+            figures = {name: each.curve.average_precision() for name, each in found.items()}
             (folder / "dev.json").write_text(json.dumps(figures))
 
         texts = [dev.left.fingerprint, dev.right.fingerprint, array_digest(dev.positives)]
