@@ -281,6 +281,7 @@ class StratumCounts:
     hits: Floats  # matches among them
     effective: Floats  # labels that they are worth, for the pairs not known
     rate: Floats  # of matches among the pairs not known; filled in from its neighbours where none was drawn
+    uncut: Floats  # the same, which may be below 0 or above 1 where labels were bought since
     expected_hits: Floats  # among the drawn labels, at the share that their weights say
 
     @property
@@ -297,8 +298,11 @@ class StratumCounts:
 
     @property
     def value(self) -> Floats:
-        """Expected matches among the pairs not known: the drawn ones as they are, the others by the rate."""
-        return self.hits + np.maximum(self.rate * self.rest - self.expected_hits, 0.0)
+        """Expected matches among the pairs not known: the drawn ones as they are, the others by the rate.
+
+        In a stratum that may be too few or too many; cut off there, the sum over strata would be biased.
+        """
+        return self.hits + self.uncut * self.rest - self.expected_hits
 
 
 def stratum_counts(strata: Strata, asked: AskedPairs) -> StratumCounts:
@@ -336,14 +340,15 @@ def stratum_counts(strata: Strata, asked: AskedPairs) -> StratumCounts:
     effective = np.divide(total**2, squares, out=np.zeros(size), where=squares > 0)
     rest = np.maximum(totals - known, 0.0)
     frame = np.maximum(rest + since, 1.0)
-    rate = np.divide(frame * share - since_matches, rest, out=np.zeros(size), where=rest > 0).clip(0.0, 1.0)
+    uncut = np.divide(frame * share - since_matches, rest, out=np.zeros(size), where=rest > 0)
     effective = effective * (rest / frame) ** 2
     spoken = (total > 0) & (rest > 0)
     if spoken.any() and not spoken.all():
         ranks = np.log(np.maximum(strata.middle_rank, 0.5))
-        rate = np.where(spoken, rate, np.interp(ranks, ranks[spoken], rate[spoken]))
+        uncut = np.where(spoken, uncut, np.interp(ranks, ranks[spoken], uncut[spoken]))
     seen, hits = tally(drawn), tally(drawn, held.labels)
-    return StratumCounts(totals, known, known_matches, seen, hits, effective, rate, share * seen)
+    rate = uncut.clip(0.0, 1.0)
+    return StratumCounts(totals, known, known_matches, seen, hits, effective, rate, uncut, share * seen)
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,11 @@ DRAWS = 2000
 STEPS = 5  # rates of wrong answers that limits of recall are the widest of
 LEAST_RIGHT = 0.02  # 1 - a - b for rates of wrong answers; at 0 answers say nothing
 CHOSEN_DRAWS = 5  # times as many for the farther tails of limits that hold for several thresholds
-# Drawn labels (of equal weights) and labelled matches within reach from which recall and AP have a value.
-FEWEST_LABELS, FEWEST_MATCHES = 60, 5
+# Drawn labels and labelled matches within reach from which recall and AP have a value.
+FEWEST_LABELS, FEWEST_MATCHES = 150, 20
+# Labels of equal weights that those within reach must be worth for it; and the share of pairs, and of matches
+# expected, that may lie in strata without a label where a figure has a value.
+FEWEST_WORTH, UNSEEN = 30.0, 0.05
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,7 @@ class _Matches:
     def less(self, sure: Floats) -> _Matches:
         """Without so many of each stratum that are known to be matches."""
         lower, upper = (np.maximum(each - sure, 0.0) for each in (self.lower, self.upper))
-        return _Matches(lower, upper, None if self.value is None else np.maximum(self.value - sure, 0.0))
+        return _Matches(lower, upper, None if self.value is None else self.value - sure)
 
     def limits(self, figure: Callable[[Floats], Floats], grows: Mask, tail: float) -> Limits:
         """Of a figure of (r, k) matches, which grows with those of the strata `grows` and else falls."""
@@ -313,7 +316,8 @@ def estimate(
 
     def counted(of: _Worlds, where: Mask, per: float = 1.0) -> Estimate | Limits:
         """Matches of some strata, by so many pairs. Limits of a number of matches are whole numbers."""
-        value = None if of.value is None else float(of.value[where].sum()) / per
+        known = of.value if tell(held, where) else None
+        value = None if known is None else float(known[where].sum()) / per
         limits = of.count_limits(lambda m: m[:, where].sum(axis=1) / per, where, tail)
         if per > 1:
             return around(value, limits, 1.0)
@@ -327,14 +331,15 @@ def estimate(
     drawn = Layout.as_drawn(strata, held.totals, asked, ranks, placed, ties)
     seen = bool(labelled[inside].sum() > 0)
     complete = not (held.rest - held.seen)[inside].sum() > 0
-    enough = bool(held.effective[inside].sum() >= FEWEST_LABELS)
-    enough = complete or (enough and bool(labelled[inside].sum() >= FEWEST_MATCHES))
+    enough = bool(held.effective[inside].sum() >= FEWEST_LABELS and labelled[inside].sum() >= FEWEST_MATCHES)
+    enough = complete or (enough and tell(held, inside, FEWEST_WORTH))
 
     def ratio(figure: Callable[[Floats], Floats], limits: Limits) -> Estimate | Limits:
         """A figure within reach: no value is given from few labels."""
         if matches.value is None or not enough:
             return limits
-        value = less_curvature(figure, matches.value, held.spread)
+        expected = np.clip(matches.value, labelled, np.maximum(held.totals, labelled))
+        value = less_curvature(figure, expected, held.spread)
         return around(float(np.clip(value, limits.low, limits.high)), limits)
 
     def recall(where: Mask) -> Callable[[Floats], Floats]:
@@ -394,6 +399,24 @@ def estimate(
     )
 
 
+def tell(held: StratumCounts, where: Mask, worth: float = 0.0) -> bool:
+    """Whether drawn labels tell the number of matches of some strata, so that it has a value.
+
+    They do where few pairs and matches lie in strata without a label, whose rate is that of their neighbours,
+    and where they are worth so many labels of equal weights (Kish): one that stands for thousands of pairs
+    beside many that stand for themselves makes a value that is mostly too low and rarely far too high.
+    """
+    rest, matches = held.rest[where], np.maximum(held.rate * held.rest, 0.0)[where]
+    left = (held.rest - held.seen)[where]
+    if not left.sum() > 0:
+        return True
+    unseen = held.effective[where] <= 0
+    if rest[unseen].sum() > UNSEEN * rest.sum() or matches[unseen].sum() > UNSEEN * matches.sum():
+        return False
+    seen = ~unseen & (left > 0)
+    return bool(rest[seen].sum() ** 2 >= worth * (rest[seen] ** 2 / held.effective[where][seen]).sum())
+
+
 def no_pair(threshold: float) -> InputError:
     return InputError(
         f"no pair reaches the threshold {threshold:g}",
@@ -444,7 +467,7 @@ def _rows(strata: Strata, held: StratumCounts) -> tuple[Stratum, ...]:
             known_matches=int(held.known_matches[at]),
             labels=int(held.seen[at]),
             hits=int(held.hits[at]),
-            expected_matches=round(float(held.known_matches[at] + held.value[at]), 2),
+            expected_matches=round(float(held.known_matches[at] + max(held.value[at], 0.0)), 2),
         )
         for at in range(len(strata))
     )

@@ -58,6 +58,11 @@ class ExpectedCurve:
     calibration: Calibration | None = None
     trust: str = ""  # how far the figures can be trusted, in a sentence
 
+    @property
+    def has_draws(self) -> bool:
+        """Whether it rests on enough labels drawn with known chances to say what a list is worth."""
+        return self.source != "dev" and (self.calibration is None or self.calibration.calibrated)
+
 
 def from_dev(dev: Ranking, split: Split, seed: int = 0, held_out: bool = True) -> ExpectedCurve:
     """The exact curve of the dev split, its false matches scaled to the space to be matched.

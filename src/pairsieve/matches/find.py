@@ -88,7 +88,7 @@ def find_matches(
         if check is not None and check.threshold is not None:
             point = _point(expected, check.threshold, options.known)
             expected = replace(expected, basis=_checked_basis(check, expected))
-    tally = _tally(campaign, round, ranking, expected, point, options)
+    tally = _tally(campaign, round, ranking, expected, point, target, options)
     if tally is not None:
         tally.count(_bands(campaign, ranking, point.threshold, known.without(tally.drawn), target, options))
     bands = _bands(campaign, ranking, point.threshold, known, target, options)
@@ -154,7 +154,7 @@ def find_clusters(
     check_equivalence(split.space, campaign.task.relation, str(campaign.folder))
     round, ranking, known, expected, point = _ranked(campaign, split, target, options)
     group, pairs = find_groups(ranking, point.threshold, known)
-    tally = _tally(campaign, round, ranking, expected, point, options)
+    tally = _tally(campaign, round, ranking, expected, point, target, options)
     if tally is not None:
         before = known.without(tally.drawn)
         alone, _ = find_groups(ranking, point.threshold, before)
@@ -438,15 +438,15 @@ def _tally(
     ranking: Ranking,
     expected: ExpectedCurve | None,
     point: OperatingPoint,
+    target: Target,
     options: ListOptions,
 ) -> ListTally | None:
     """What counts the list for its figures; None where too few labels were drawn of this split."""
     ledger = _ledger(campaign, ranking)
-    if ledger is None or expected is None or expected.source == "dev":
+    if ledger is None or expected is None or not expected.has_draws:
         return None
-    if expected.calibration is not None and not expected.calibration.calibrated:
-        return None
-    return ListTally.of(ranking, ledger, round, point.threshold, options.known)
+    chosen_by = "" if target.kind in ("count", "threshold") else expected.source
+    return ListTally.of(ranking, ledger, round, point.threshold, options.known, chosen_by)
 
 
 def _assigned(

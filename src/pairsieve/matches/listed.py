@@ -56,6 +56,7 @@ class ListTally:
     keeps_labels: bool = True
     threshold: float | None = None  # of a list that is cut by score; None: pairs are listed as they are
     moved: bool = False  # the labels were drawn under other rankings than that of `strata`
+    chosen_by: str = ""  # the labels that chose the threshold, these among them: labels or audit
     counts: Floats = field(init=False)  # (k,) listed pairs
     holds: Mask = field(init=False)  # (n,) asked pairs that are listed
 
@@ -63,14 +64,23 @@ class ListTally:
         self.counts, self.holds = np.zeros(len(self.strata)), np.zeros(len(self.ids), bool)
 
     @staticmethod
-    def of(ranking: Ranking, ledger: Ledger, round: int, threshold: float, keeps_labels: bool) -> ListTally:
+    def of(
+        ranking: Ranking,
+        ledger: Ledger,
+        round: int,
+        threshold: float,
+        keeps_labels: bool,
+        chosen_by: str = "",
+    ) -> ListTally:
         """For a list of a round's scorer that is cut at `threshold`, with the labels drawn so far."""
         questions = ledger.questions()
         asked, moved = of_ranking(asked_pairs(ledger, ranking.scored.scan, questions), questions, round)
         drawn = int(((asked.audit > 0) & (asked.labels >= 0)).sum())
         strata, reach = cut_ranking(ranking.scored.scan, [threshold], drawn)
         errors = answer_errors(ledger)
-        return ListTally(strata, reach, questions.ids, asked, errors, keeps_labels, threshold, moved)
+        return ListTally(
+            strata, reach, questions.ids, asked, errors, keeps_labels, threshold, moved, chosen_by
+        )
 
     @property
     def drawn(self) -> Ids:
@@ -97,9 +107,11 @@ class ListTally:
         found = self._estimated(unlabelled, counts, rng, confidence, draws)
         if self.keeps_labels:
             found = self._as_written(found, unlabelled, float(counts.sum()))
-        return ListFigures(
-            found.labels, found.reach_pairs, found.precision, found.precision_of_new, found.recall
-        )
+        precision, of_new, recall = found.precision, found.precision_of_new, found.recall
+        if self.chosen_by:  # by the same labels: their values are too good
+            precision = Limits(precision.low, precision.high)
+            of_new, recall = (each and Limits(each.low, each.high) for each in (of_new, recall))
+        return ListFigures(found.labels, found.reach_pairs, precision, of_new, recall)
 
     def _estimated(
         self, unlabelled: Mask, counts: Floats, rng: np.random.Generator, confidence: float, draws: int
@@ -116,6 +128,7 @@ class ListTally:
         reach = edges[some[some <= k + within][-1]]
         last = edges[some[some < k][-1]]
         options: dict[str, Any] = {"errors": self.errors, "confidence": confidence, "draws": draws}
+        options["chosen_of"] = k if self.chosen_by == "audit" else 1
         return estimate(parts, asked, float(last), rng, reach=float(reach), **options)
 
     def _limits(self, unlabelled: Mask, counts: Floats, level: float) -> ListFigures:
@@ -159,7 +172,8 @@ class ListTally:
 
     def _as_written(self, found: AuditResult, unlabelled: Mask, pairs: float) -> AuditResult:
         """With all labelled matches in the list, and without labelled non-matches; it had so many pairs."""
-        more = int((~unlabelled & (self.asked.labels == 1)).sum())
+        matches = ~unlabelled & (self.asked.labels == 1)
+        more, inside = int(matches.sum()), int((matches & (self.asked.scores >= self.reach)).sum())
         less = int((unlabelled & (self.asked.labels == 0)).sum())
         left = pairs - less + more
         changed = found
@@ -175,7 +189,7 @@ class ListTally:
                 if hasattr(found.positives, end)
             }
             changed = replace(
-                changed, recall=_moved(found.recall, 1.0, {end: more / each for end, each in every.items()})
+                changed, recall=_moved(found.recall, 1.0, {end: inside / each for end, each in every.items()})
             )
         return changed
 
