@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from pairsieve.audit.draws import AskedPairs, Strata
 from pairsieve.audit.estimate import Limits
+from pairsieve.contracts import Estimate
 from pairsieve.matches.listed import ListTally
 from pairsieve.pairs import ScoredPairs
 
@@ -115,3 +118,38 @@ def test_drawn_labels_speak_for_the_pairs_that_were_asked_since() -> None:
     assert found is not None and found.precision_of_new is not None
     new = np.setdiff1d(listed, drawn)
     assert found.precision_of_new.value == pytest.approx(match[new].mean(), abs=0.05)
+
+
+def within_reach(matches_below: int, **options: Any) -> ListTally:
+    """A list of the top 100, all known matches. Of 100 more within reach half match, 80 are drawn; known
+    matches stand below the reach.
+    """
+    scores = np.linspace(1.0, 0.0, 1000, dtype=np.float32)
+    top, drawn, below = np.arange(100), np.arange(100, 180), np.arange(500, 500 + matches_below)
+    asked = AskedPairs.nothing().then(scores[top], np.ones(100), 0, np.ones(100))
+    asked = asked.then(scores[below], np.ones(len(below)), 0, np.ones(len(below)))
+    asked = asked.then(scores[drawn], drawn % 2 == 0, 1, np.full(80, 0.8))
+    strata = Strata(scores[[99, 199, 999]], np.array([100, 100, 800]))
+    ids, threshold = np.concatenate([top, below, drawn]), float(scores[99])
+    made = ListTally(strata, float(scores[199]), ids, asked, threshold=threshold, **options)
+    made.count(iter([ScoredPairs(top, scores[top])]))
+    return made
+
+
+def test_recall_is_of_matches_within_reach_in_the_list_and_in_all() -> None:
+    """As written the list has the 40 drawn matches too: 140 of 150. Those far below are no part of either."""
+    for matches_below in (0, 300):
+        found = within_reach(matches_below).figures(np.random.default_rng(0))
+        assert found is not None and found.recall is not None
+        assert found.recall.low < 140 / 150 < found.recall.high < 0.98
+
+
+def test_a_threshold_that_these_labels_chose_has_limits_and_no_value() -> None:
+    plain, *chosen = (
+        within_reach(0, chosen_by=by).figures(np.random.default_rng(0)) for by in ("", "labels", "audit")
+    )
+    assert plain is not None and isinstance(plain.precision, Estimate)
+    for found in chosen:
+        assert found is not None and isinstance(found.precision, Limits)
+        assert isinstance(found.recall, Limits) and isinstance(plain.recall, Estimate | Limits)
+        assert found.recall.low <= plain.recall.low
