@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -282,6 +283,23 @@ def test_a_check_after_another_one_keeps_its_promise(first: float | None, least:
             assert found.left == len(left)
             kept.append(not len(left) or match[left].mean() >= 0.8)
     assert len(kept) >= 40 and np.mean(kept) >= least
+
+
+def test_a_check_says_whether_a_longer_list_failed_or_labels_ran_out() -> None:
+    """100 matches, then none. With lists of 50 and 400 pairs the second fails; with 50 alone none does."""
+    ids = np.arange(400)
+    question = PairsInQuestion(np.random.default_rng(0).permutation(ids), np.zeros(400, np.float32))
+    question = replace(question, scores=-question.ids.astype(np.float32))
+
+    def found(thresholds: list[float], labels: int) -> tuple[int, bool]:
+        given = check_precision(
+            question, thresholds, 0, lambda pairs: (pairs < 100).astype(np.int8), 0.8, labels
+        )
+        return given.certified, given.failed
+
+    assert found([-49.0, -399.0], 100) == (1, True)
+    assert found([-49.0, -399.0], sample_size(50, 0, 0.8)) == (1, False)
+    assert found([-49.0], 100) == (1, False)
 
 
 def test_unsure_pairs_stay_in_the_list_and_count_as_no_match() -> None:

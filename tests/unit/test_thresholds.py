@@ -1,5 +1,7 @@
 """Where a list is cut: on a curve one can count by hand, from labels, and never from test."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from pairsieve.audit.draws import AskedPairs
 from pairsieve.campaign.training import OutOfFold
 from pairsieve.errors import InputError
-from pairsieve.matches.calibration import from_audit, from_dev, from_labels
+from pairsieve.matches.calibration import ExpectedCurve, from_audit, from_dev, from_labels
 from pairsieve.matches.listing import Known
 from pairsieve.matches.ranking import Ranking
 from pairsieve.matches.threshold import Target, choose_threshold, point_through, target_from
@@ -163,6 +165,38 @@ def test_labels_of_one_kind_draw_no_line():
 def test_a_threshold_from_an_audit_needs_drawn_labels():
     with pytest.raises(InputError, match="Run pairsieve audit first"):
         from_audit(listed_ranking([1.0, 0.0]), AskedPairs.nothing())
+
+
+def test_a_recall_that_nobody_checks_is_of_the_matches_within_reach():
+    """100 matches among the best 110 pairs; of a million others 300 are expected, which is a guess."""
+    size = np.array([50, 90, 110, 400, 10_000, 1_000_110])
+    right = np.array([50, 88, 100, 101, 104, 400])
+    curve = curve_from_counts([0.9, 0.8, 0.7, 0.5, 0.2, -0.9], right, size - right, 400)
+    expected = ExpectedCurve(curve, "labels", "labels")
+    wanted = Target("recall", 0.95)
+    assert choose_threshold(curve, wanted).threshold == np.float32(-0.9)
+    assert choose_threshold(expected.within_reach(0.95), wanted).threshold == np.float32(0.7)
+
+
+def test_a_threshold_from_an_audit_may_lie_inside_a_stratum():
+    """Of 1,024 pairs the best 300 match: the best F1 is near there, between the edges 256 and 512."""
+    scores = np.linspace(1.0, -1.0, 1024, dtype=np.float32)
+
+    def reaching(edges, *_, **__):
+        return 1024 - np.searchsorted(scores[::-1], edges, side="left")
+
+    fine = np.sort(scores)[::4]
+    ranking = SimpleNamespace(
+        listed=None,
+        scored=SimpleNamespace(scan=SimpleNamespace(count_reaching=reaching, space=AllPairs(46))),
+        counts=lambda: (fine, reaching(fine)),
+        log_odds=lambda at: 40.0 * (np.asarray(at, np.float64) - scores[299]),
+    )
+    asked = AskedPairs.nothing().then(scores[::4], np.arange(0, 1024, 4) < 300, 1, np.full(256, 0.25))
+    expected = from_audit(ranking, asked)
+    point = choose_threshold(expected.curve, Target())
+    assert int(reaching(np.array([point.threshold]))[0]) == pytest.approx(300, abs=10)
+    assert point.precision > 0.95 and expected.curve.positives == pytest.approx(300, rel=0.02)
 
 
 def test_dev_counts_each_false_match_as_often_as_the_larger_space_has_it():

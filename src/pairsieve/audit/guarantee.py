@@ -92,6 +92,7 @@ class CheckedList:
     wanted: int  # labels more that would probably show the first list; 0 where one is shown
     waiting: int = 0  # labels asked for and not yet given
     left: int = 0  # pairs of the list shown that have no label
+    failed: bool = False  # whether a longer list was not shown; else labels ran out
 
 
 def _chance(pairs: int, labels: ArrayLike, failures: ArrayLike, precision: float) -> Floats:
@@ -284,7 +285,7 @@ def check_precision(
     ]
     earlier = dict(zip(question.before[0].tolist(), question.before[1].tolist()))
     known: dict[int, int] = {}
-    certified, missing = 0, list[int]()
+    certified, failed = 0, False
     for at, (sample, size) in enumerate(zip(samples, sizes)):
         allowed = allowed_failures(size, len(sample), precision, confidence)
         while True:
@@ -299,9 +300,11 @@ def check_precision(
             if given is None:
                 return CheckedList(certified, len(known) + len(part), 0, len(part))
             known.update(zip(part, given.tolist()))
-        if wrong > allowed or missing:
+        failed = wrong > allowed
+        if failed or missing:
             break
-        if not _passes(question, thresholds[at], sample, {**earlier, **known}, precision, confidence):
+        failed = not _passes(question, thresholds[at], sample, {**earlier, **known}, precision, confidence)
+        if failed:
             break
         certified = at + 1
     # Labels asked for longer lists lie in the shorter ones too, and are no longer left there.
@@ -310,9 +313,8 @@ def check_precision(
     passes = (_passes(question, *each, labels, precision, confidence) for each in tried)
     certified = sum(itertools.takewhile(bool, passes))
     if certified:
-        return CheckedList(
-            certified, len(known), 0, left=_left(question, thresholds[certified - 1], labels)[2]
-        )
+        left = _left(question, thresholds[certified - 1], labels)[2]
+        return CheckedList(certified, len(known), 0, left=left, failed=failed)
     right = sum(label == 1 for label in known.values())
     return CheckedList(0, len(known), max(labels_needed(precision, confidence) - right, 10))
 

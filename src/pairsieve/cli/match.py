@@ -281,7 +281,10 @@ def unchecked_words(chosen: ThresholdFigures) -> list[str]:
     """That nobody checks the precision or recall that was asked for."""
     if chosen.target.kind not in ("precision", "recall"):
         return []
-    return ["That is expected of the pairs by score, not checked."]
+    words = "That is expected of the pairs by score, not checked."
+    if chosen.target.kind == "recall" and math.isfinite(chosen.point.precision):
+        words += f" The precision expected there is {chosen.point.precision:.2f}."
+    return [words]
 
 
 def list_words(chosen: ThresholdFigures, of: str = "the list has") -> list[str]:
@@ -314,7 +317,8 @@ def check_words(check: Check) -> str:
     if check.target == "precision" and not check.left:
         return f"Checked by {check.labels:,} labels{by}: every pair of it is labelled."
     if check.target == "precision":
-        return f"{shown} its pairs that nobody labelled have a precision of {check.value:g} or more."
+        longer = "" if check.failed else " No longer list failed: more labels (--check-labels) may show one."
+        return f"{shown} its pairs that nobody labelled have a precision of {check.value:g} or more.{longer}"
     if not check.beyond_pairs:
         return f"{shown} it has {check.value:g} or more of all matches."
     return (

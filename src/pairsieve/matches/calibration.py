@@ -12,7 +12,7 @@ chances, where there are any. Expected matches at or above a threshold are the l
 sum of the probability over all unlabelled pairs there, which are counted exactly. Where labels were drawn,
 what is printed beside a list is estimated from them alone (`listed.py`).
 
-**audit**: drawn labels alone; expected matches by strata of the ranking.
+**audit**: drawn labels alone: expected matches of each stratum of the ranking, inside it as the scorer says.
 
 The truth of the test split is never asked; only a check (`checks.py`) of a list of test draws labels there.
 """
@@ -27,14 +27,17 @@ from numpy.typing import NDArray
 
 from pairsieve.audit.calibrate import calibrate, drawn_weights, expected_curve, expected_rates
 from pairsieve.audit.draws import AskedPairs, cut_ranking, stratum_counts
+from pairsieve.audit.guarantee import recall_reach
 from pairsieve.campaign.training import OutOfFold
 from pairsieve.contracts import Estimate, generator_for
 from pairsieve.errors import InputError
 from pairsieve.matches.listing import Known
+from pairsieve.matches.options import CHECK_LABELS
 from pairsieve.matches.ranking import Ranking
-from pairsieve.matches.threshold import OperatingPoint
+from pairsieve.matches.threshold import OperatingPoint, point_through
 from pairsieve.measure.curve import Curve
 from pairsieve.measure.intervals import times_drawn
+from pairsieve.numeric import sigmoid
 from pairsieve.pairs import Ids, is_member, pair_rows
 from pairsieve.scorer.calibration import Calibration
 from pairsieve.tasks import Split
@@ -57,6 +60,21 @@ class ExpectedCurve:
     interval: Interval | None = None  # of a point by score alone -> precision, recall; of dev
     calibration: Calibration | None = None
     trust: str = ""  # how far the figures can be trusted, in a sentence
+
+    def point(self, threshold: float, as_labelled: bool) -> OperatingPoint:
+        """What is expected at a threshold, of the list as it is written or by score alone."""
+        curve = self.listed if as_labelled and self.listed is not None else self.curve
+        return point_through(curve, threshold)
+
+    def within_reach(self, recall: float) -> Curve:
+        """The curve down to where a check of `recall` would reach: what it expects far below is a guess that
+        a few matches among millions of pairs would bend.
+        """
+        drawn = self.calibration.drawn if self.calibration is not None else 0
+        reach = recall_reach(self.curve, self.unlabelled or self.curve, recall, CHECK_LABELS, drawn)
+        inside = self.curve.thresholds >= np.float32(reach)
+        right, wrong = self.curve.true_positives[inside], self.curve.false_positives[inside]
+        return Curve(self.curve.thresholds[inside], right, wrong, max(float(right[-1]), 1e-12))
 
     @property
     def has_draws(self) -> bool:
@@ -158,7 +176,10 @@ def _drawn(asked: AskedPairs | None) -> AskedPairs:
 
 
 def from_audit(ranking: Ranking, asked: AskedPairs) -> ExpectedCurve:
-    """Expected matches by strata of the ranking, from labels drawn with known chances alone."""
+    """Expected matches by strata of the ranking, from labels drawn with known chances alone.
+
+    Inside a stratum they lie as the scorer's probabilities do.
+    """
     count = int(((asked.audit > 0) & (asked.labels >= 0)).sum())
     if not count:
         remedy = "Run pairsieve audit first, or take the threshold from labels"
@@ -168,9 +189,15 @@ def from_audit(ranking: Ranking, asked: AskedPairs) -> ExpectedCurve:
         raise InputError("an audit speaks of all pairs, and an index lists some", remedy=remedy)
     strata, _ = cut_ranking(ranking.scored.scan, [], count)
     held = stratum_counts(strata, asked)
-    expected = np.cumsum(held.known_matches + held.value)
-    found = np.maximum(np.cumsum(held.totals), 1.0)
-    curve = Curve(strata.edges, expected, np.maximum(found - expected, 0.0), max(float(expected[-1]), 1e-12))
+    in_stratum = held.known_matches + np.maximum(held.value, held.hits)
+    edges, reaching = ranking.counts()
+    some = reaching > 0
+    thresholds, pairs = edges[some][::-1], np.diff(reaching[some][::-1], prepend=0.0)
+    stratum = strata.of(thresholds)
+    weight = pairs * np.maximum(sigmoid(ranking.log_odds(thresholds)), 1e-12)
+    share = weight / np.maximum(np.bincount(stratum, weight, len(strata)), 1e-12)[stratum]
+    right = np.cumsum(np.minimum(in_stratum[stratum] * share, pairs))
+    curve = Curve(thresholds, right, np.maximum(np.cumsum(pairs) - right, 0.0), max(float(right[-1]), 1e-12))
     words = f"{count:,} labels drawn with known chances"
     return ExpectedCurve(curve, words, "audit")
 

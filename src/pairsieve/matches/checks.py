@@ -63,6 +63,7 @@ class Check:
     beyond_pairs: int = 0  # of recall: the pairs below, of which nothing is promised
     beyond_most: int = 0  # and the matches that the labels drawn from all pairs leave room for there
     left: int = 0  # of precision: pairs of the list shown that nobody labelled
+    failed: bool = False  # of precision: whether a longer list was not shown; else the labels ran out
     answered_by: str = ""  # the truth of a split, where it answered; empty: people, files or models
 
     def as_json(self) -> dict[str, Any]:
@@ -122,7 +123,7 @@ class Checker:
         )
         at = float(thresholds[result.certified - 1]) if result.certified else None
         check = Check("precision", value, confidence, result.labels, at, result.waiting, result.wanted)
-        return replace(check, left=result.left)
+        return replace(check, left=result.left, failed=result.failed)
 
     def recall(self, every: Curve, free: Curve, value: float, labels: int, confidence: float) -> Check:
         """The shortest list shown to have the recall `value` of the matches within reach.

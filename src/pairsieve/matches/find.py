@@ -11,7 +11,7 @@ import numpy as np
 
 from pairsieve.artifacts import labels_digest
 from pairsieve.audit.draws import AskedPairs
-from pairsieve.audit.run import asked_pairs
+from pairsieve.audit.run import asked_pairs, of_ranking
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.audits import split_ledger
 from pairsieve.campaign.probability import calibration_of
@@ -51,7 +51,7 @@ from pairsieve.matches.listing import (
 from pairsieve.matches.merging import MergeRules, merge_records
 from pairsieve.matches.options import ListOptions
 from pairsieve.matches.ranking import Ranking, rank, without_pairs
-from pairsieve.matches.threshold import OperatingPoint, Target, choose_threshold, point_through
+from pairsieve.matches.threshold import OperatingPoint, Target, choose_threshold
 from pairsieve.matches.unreadable import unreadable_pairs
 from pairsieve.pairs import Ids, ScoredPairs, Scores, is_member, pair_rows
 from pairsieve.settings import TEST_SPLIT
@@ -86,7 +86,7 @@ def find_matches(
             return MatchFigures(ranked, split.space.size, check, None)
         known = labelled_pairs(campaign, split) if options.known else known
         if check is not None and check.threshold is not None:
-            point = _point(expected, check.threshold, options.known)
+            point = expected.point(check.threshold, options.known)
             expected = replace(expected, basis=_checked_basis(check, expected))
     tally = _tally(campaign, round, ranking, expected, point, target, options)
     if tally is not None:
@@ -333,7 +333,9 @@ def _operating_point(
             measured = ranking if dev is split else _ranking(campaign, dev, round, "exact")
             expected = from_dev(measured, split, seed, held_out)
         elif source == "audit":
-            expected = from_audit(ranking, asked_pairs(campaign.ledger, ranking.scored.scan))
+            questions = campaign.ledger.questions()
+            asked = asked_pairs(campaign.ledger, ranking.scored.scan, questions)
+            expected = from_audit(ranking, of_ranking(asked, questions, round)[0])
         else:
             expected = from_labels(ranking, campaign.out_of_fold(round), known, _asked(campaign, ranking))
     except InputError:
@@ -349,7 +351,10 @@ def _operating_point(
             assert expected is not None
             # What chosen labels expect is a guess to start a check from: it may be far off either way.
             guess = source == "labels" and target.kind != "f1" and options.check_labels > 0
-            threshold = choose_threshold(expected.curve, target, or_best=guess).threshold
+            curve = expected.curve
+            if target.kind == "recall" and source == "labels":
+                curve = expected.within_reach(target.value)
+            threshold = choose_threshold(curve, target, or_best=guess).threshold
             few = expected.calibration is not None and not expected.calibration.calibrated
             if target.kind == "f1" and source == "labels" and (few or split.name == TEST_SPLIT):
                 threshold, basis = _by_chosen_labels(campaign, round, ranking, known)
@@ -357,7 +362,7 @@ def _operating_point(
             threshold = float(np.floor(threshold * 10**DECIMALS) / 10**DECIMALS)
     if expected is None:
         return None, OperatingPoint(threshold, float("nan"), float("nan"))
-    return expected, _point(expected, threshold, options.known)
+    return expected, expected.point(threshold, options.known)
 
 
 def _by_chosen_labels(campaign: Campaign, round: int, ranking: Ranking, known: Known) -> tuple[float, str]:
@@ -376,12 +381,6 @@ def _checked_basis(check: Check, expected: ExpectedCurve) -> str:
     """What a threshold rests on that a check chose: its labels, among the lists that others let expect."""
     by = f", answered by {check.answered_by}" if check.answered_by else ""
     return f"the {check.labels:,} labels of its check{by}, among lists by {expected.basis}"
-
-
-def _point(expected: ExpectedCurve, threshold: float, as_labelled: bool) -> OperatingPoint:
-    """What is expected at a threshold, of the list as it is written or by score alone."""
-    curve = expected.listed if as_labelled and expected.listed is not None else expected.curve
-    return point_through(curve, threshold)
 
 
 def _ledger(campaign: Campaign, ranking: Ranking) -> Ledger | None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from pairsieve.errors import InputError
 
+CHECK_LABELS = 100
+
 
 @dataclass(frozen=True)
 class ListOptions:
@@ -17,7 +19,9 @@ class ListOptions:
     texts: bool = False
     columns: bool = True  # the columns of the records, where the task has them
     known: bool = True  # labelled matches stay in the list, labelled non-matches out of it
-    check_labels: int = 100  # asked for at most, to show that the list has the precision or recall wanted
+    check_labels: int = (
+        CHECK_LABELS  # asked for at most, to show that the list has the precision or recall wanted
+    )
     confidence: float = 0.95  # of that
     as_table: bool = False  # of groups: the collection's own rows and columns, then the group
     grouped: bool = False  # the pairs inside the groups of `find_clusters`, not all above the threshold
