@@ -308,7 +308,8 @@ def test_refusals_say_what_to_do(trained, tmp_path, tiny_encoder):
 
 
 def test_intervals_stand_where_something_was_measured(tmp_path, tiny_encoder):
-    """Labels chosen by the model's own doubts measure nothing; dev's truth does; so do drawn labels."""
+    """Labels chosen by the model's own doubts measure nothing, nor does dev, where the threshold was chosen;
+    drawn labels do."""
     task = synthetic_task(tmp_path / "task")
     schedule = Schedule(first_batch=120, growth=1.0, rounds=2)
     begin(tmp_path / "c", task, tiny_encoder, seed_set="stated", schedule=schedule).run()
@@ -323,10 +324,12 @@ def test_intervals_stand_where_something_was_measured(tmp_path, tiny_encoder):
         np.array_equal(stated, by_dev, equal_nan=True) and not np.isnan(stated).all()
     )  # as explain and serve
     called("audit", tmp_path / "c", "--budget", 40)
-    for split, source in (("train", "labels"), ("test", "dev")):
-        told = called("match", tmp_path / "c", "--split", split, "--from", source, "--out", out)["threshold"]
-        assert told["measured"] and told["precision"]["low"] <= told["precision"]["high"] <= 1
-        assert ("value" in told["precision"]) is (source == "dev")  # the audit had a say in the other
+    where = ("--split", "train", "--from", "labels", "--out", out)
+    told = called("match", tmp_path / "c", *where)["threshold"]
+    assert told["measured"] and told["precision"]["low"] <= told["precision"]["high"] <= 1
+    assert "value" not in told["precision"]  # the audit had a say in the threshold
+    told = called("match", tmp_path / "c", "--split", "test", "--from", "dev", "--out", out)["threshold"]
+    assert told["of"] == "dev" and not told["measured"] and isinstance(told["precision"], float)
     assert (
         "40 drawn" in called("match", tmp_path / "c", "--split", "train", "--out", out)["threshold"]["basis"]
     )

@@ -20,6 +20,7 @@ import pairsieve.library.labelling
 from evaluating import Pairsieve
 from evaluating import runner as make_runner
 from pairsieve import library
+from pairsieve.campaign.training import Tried
 from pairsieve.cli import all_commands, campaign, evaluate, labels, match, serve
 from pairsieve.cli import data as data_commands
 from pairsieve.cli.flags import command_of, in_flags
@@ -295,10 +296,8 @@ def test_groups_of_a_precision_say_that_it_is_not_checked(done: Path, runner: Pa
 
 
 def test_the_fewest_labels_of_the_re_ranker_are_its_own() -> None:
-    ranked = RankedSplit(Path("c"), "t", "all", 1, False, "on", {}, 0, "exact", None)
-    threshold = ThresholdFigures(
-        Target("threshold", 1.0), None, "", OperatingPoint(1.0, 0.5, 0.5), None, None, ""
-    )
+    ranked = RankedSplit(Path("c"), "t", "all", 1, False, "on", Tried(), 0, "exact", None)
+    threshold = ThresholdFigures(Target("threshold", 1.0), None, "", OperatingPoint(1.0, 0.5, 0.5), None, "")
     written = WrittenMatches(threshold, None, Path("m.csv"), {}, 0, 0, False, False, None)
     found = MatchFigures(ranked, 1, None, written)
     assert f"(it needs {FEWEST} of either class)" in match.match_words(found)

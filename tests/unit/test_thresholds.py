@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from pairsieve.audit.draws import AskedPairs
 from pairsieve.campaign.training import OutOfFold
+from pairsieve.cli.match import threshold_words
 from pairsieve.errors import InputError
 from pairsieve.matches.calibration import ExpectedCurve, from_audit, from_dev, from_labels
+from pairsieve.matches.figures import threshold_figures
 from pairsieve.matches.listing import Known
 from pairsieve.matches.ranking import Ranking
 from pairsieve.matches.threshold import Target, choose_threshold, point_through, target_from
@@ -117,7 +119,6 @@ def test_labels_tell_the_expected_matches_of_pairs_nobody_asked_about():
         expected = known.sum() + rate[np.setdiff1d(np.flatnonzero(above), asked)].sum()
         line = point_through(evidence.curve, threshold)
         assert line.precision == pytest.approx(expected / above.sum(), abs=0.03)
-    assert evidence.interval is None  # nothing was drawn to measure: nothing is claimed
     listed, alone = (point_through(curve, 0.0) for curve in (evidence.listed, evidence.curve))
     assert listed.precision > alone.precision  # a list with labels holds no pair known to be wrong
 
@@ -219,12 +220,16 @@ def test_dev_counts_each_false_match_as_often_as_the_larger_space_has_it():
     factor = (435 / 45) / (30 / 10)
     assert evidence.curve.false_positives.tolist() == pytest.approx([0, factor])
     assert f"{factor:.3g} times" in evidence.basis
-    # At 1.0 and above: both matches and one false one, (4, 5), which a drawing of ten texts leaves out often.
-    line = point_through(evidence.curve, 1.0)
-    precision, recall = evidence.interval(line)
-    assert precision.value == pytest.approx(2 / (2 + factor)) and precision.high == 1.0
-    assert recall.low == recall.high == 1.0  # both matches are reached, whichever are drawn
-    assert precision.low < precision.value
+    # At 1.0 and above: both matches and one false one, (4, 5). No interval: the threshold was chosen there.
+    figures = threshold_figures(Target(), evidence, point_through(evidence.curve, 1.0), None, seed=0)
+    assert figures.precision == pytest.approx(2 / (2 + factor)) and figures.recall == 1.0
+    assert figures.as_json()["of"] == "dev" and not figures.as_json()["measured"]
+    words = threshold_words(figures)
+    assert words.endswith(f"; on dev, where it was chosen, precision {2 / (2 + factor):.3f}, recall 1.000.")
+    counted = threshold_figures(
+        Target("count", 3), evidence, point_through(evidence.curve, 1.0), None, seed=0
+    )
+    assert "chosen" not in threshold_words(counted) and "; on dev precision" in threshold_words(counted)
     asked_about = from_dev(dev, part("all", 30, NOTHING, False), held_out=False)
     assert evidence.trust == "" and "not held out" in asked_about.trust
 

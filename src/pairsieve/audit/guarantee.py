@@ -1,5 +1,5 @@
-"""Lists with a guarantee: with a stated confidence, what nobody labelled in the list has the precision asked
-for, or the list has the recall.
+"""Lists with a guarantee: one that lacks the precision asked for, of its pairs that nobody labelled, or the
+recall, is shown with a chance of at most 1 - confidence.
 
 **Nested lists in a fixed sequence.** Candidate lists grow from one that should be shown to be precise to ones
 that should not. Each is tested in this order, at the full level 1 - confidence, until one is not shown to be

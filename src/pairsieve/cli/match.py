@@ -56,7 +56,9 @@ def match(
     ),
     source: str | None = _SOURCE,
     check_labels: int = Option(100, help="At most so many labels are asked to show the precision or recall."),
-    confidence: float = Option(0.95, help="Confidence that the check must reach."),
+    confidence: float = Option(
+        0.95, help="A list that lacks what you ask for passes a check with a chance of at most 1 minus this."
+    ),
     search: str = _SEARCH,
     distil: Path | None = Option(
         None, help="Train the encoder again on what the re-ranker is sure of; saved here if it ranks better."
@@ -81,9 +83,10 @@ def match(
     precision or recall of it (--split test): its check's labels then choose among lists.
 
     A precision or recall that you ask for is checked: labels are drawn for it and asked, at most
-    --check-labels. Where the check succeeds, the pairs of the list that nobody labelled have this precision
-    or recall, with a confidence of 95 % (--confidence). Pairs labelled as matches are always listed, pairs
-    labelled as non-matches never. You can stop at any moment and run it again.
+    --check-labels. A list that lacks the precision (of its pairs that nobody labelled) or the recall (of the
+    matches among the best-scored pairs) passes in at most 5 % of checks (1 - --confidence). Pairs labelled
+    as matches are always listed, pairs labelled as non-matches never. You can stop at any moment and run it
+    again.
     """
     options = locals()
     from pairsieve import find_matches, open_campaign
@@ -264,13 +267,15 @@ def unreadable_words(texts: int) -> list[str]:
 
 
 def threshold_words(chosen: ThresholdFigures) -> str:
-    """The threshold, what it was chosen for and on, and precision and recall there on dev, if it was that."""
+    """The threshold, what it was chosen for and on, and dev's precision and recall there, if it was that."""
     given = chosen.target.kind == "threshold"
     expected = ""
-    if chosen.dev is not None:
+    if chosen.of_dev:
         known = {"precision": chosen.precision, "recall": chosen.recall}
-        figures = (f"{name} {_figure(each)}" for name, each in known.items() if each is not None)
-        expected = f"; {'by ' + chosen.basis if given else 'there'} {', '.join(figures)}"
+        figures = ", ".join(f"{name} {_figure(each)}" for name, each in known.items() if each is not None)
+        by = chosen.target.kind != "count" and chosen.basis.startswith("the truth of")  # and by no check
+        place = f"by {chosen.basis}" if given else f"on dev{', where it was chosen,' if by else ''}"
+        expected = f"; {place} {figures}"
     target = " as given" if given else f" for {chosen.target}"
     source = f", from {chosen.basis}" if chosen.source and not given else ""
     sentence = f"Threshold {chosen.point.threshold:.9g}{target}{source}{expected}."

@@ -4,7 +4,7 @@ alone.
 **dev**: the truth of the dev split gives exact counts there. The space to be matched may be larger:
 non-matches grow with the number of pairs, matches with the number of texts. So each dev false match counts as
 (pairs / dev pairs) / (texts / dev texts) of them; as one where the splits share a side, for then both grow
-alike. The interval draws dev's texts again.
+alike. The figures are exact, and of dev, on which the threshold is chosen: they have no interval.
 
 **labels**: a curve from the scorer's log-odds to the probability of a match (`audit/calibrate.py`): its slope
 from the labels that the campaign chose, out-of-fold; its height from those that were drawn with known
@@ -19,7 +19,6 @@ The truth of the test split is never asked; only a check (`checks.py`) of a list
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,35 +28,26 @@ from pairsieve.audit.calibrate import calibrate, drawn_weights, expected_curve, 
 from pairsieve.audit.draws import AskedPairs, cut_ranking, stratum_counts
 from pairsieve.audit.guarantee import recall_reach
 from pairsieve.campaign.training import OutOfFold
-from pairsieve.contracts import Estimate, generator_for
 from pairsieve.errors import InputError
 from pairsieve.matches.listing import Known
 from pairsieve.matches.options import CHECK_LABELS
 from pairsieve.matches.ranking import Ranking
 from pairsieve.matches.threshold import OperatingPoint, point_through
 from pairsieve.measure.curve import Curve
-from pairsieve.measure.intervals import times_drawn
 from pairsieve.numeric import sigmoid
-from pairsieve.pairs import Ids, is_member, pair_rows
 from pairsieve.scorer.calibration import Calibration
 from pairsieve.tasks import Split
-
-REPEATS = 200  # resamples behind an interval
-RESAMPLED = 2_000_000  # dev pairs above a line whose texts are drawn again; of more, the count is kept
-
-Interval = Callable[[OperatingPoint], "tuple[Estimate, Estimate | None]"]
 
 
 @dataclass(frozen=True, eq=False)
 class ExpectedCurve:
-    """A curve, what it rests on, and, where something was measured, how to put an interval on a point."""
+    """A curve, and what it rests on."""
 
     curve: Curve  # by score alone
     basis: str  # what it rests on, in words
     source: str  # dev, labels or audit
     listed: Curve | None = None  # of the list as it is written, labelled pairs counting as what they are
     unlabelled: Curve | None = None  # of the pairs without a label alone
-    interval: Interval | None = None  # of a point by score alone -> precision, recall; of dev
     calibration: Calibration | None = None
     trust: str = ""  # how far the figures can be trusted, in a sentence
 
@@ -82,7 +72,7 @@ class ExpectedCurve:
         return self.source != "dev" and (self.calibration is None or self.calibration.calibrated)
 
 
-def from_dev(dev: Ranking, split: Split, seed: int = 0, held_out: bool = True) -> ExpectedCurve:
+def from_dev(dev: Ranking, split: Split, held_out: bool = True) -> ExpectedCurve:
     """The exact curve of the dev split, its false matches scaled to the space to be matched.
 
     held_out: whether no pair of dev was among those that could be asked about.
@@ -96,34 +86,9 @@ def from_dev(dev: Ranking, split: Split, seed: int = 0, held_out: bool = True) -
     if abs(factor - 1) > 1e-9:
         words += f", each of its false matches counted {factor:.3g} times"
 
-    def interval(point: OperatingPoint) -> tuple[Estimate, Estimate | None]:
-        """By score alone: dev's pairs count as often as both of their texts are drawn again."""
-        pieces: list[Ids] = [np.empty(0, np.int64)]
-        at = int((exact.thresholds >= np.float32(point.threshold)).sum()) - 1
-        false_there = float(exact.false_positives[at]) if at >= 0 else 0.0
-        found = false_there + (float(exact.true_positives[at]) if at >= 0 else 0.0)
-        if found <= RESAMPLED:
-            dev.collect(point.threshold, 1e30, lambda ids, scores: pieces.append(ids))
-        above = np.concatenate(pieces)
-        positives = dev.split.positives
-        good = is_member(above, positives)
-        reached = dev.scores(positives) >= np.float32(point.threshold)
-        rows = [pair_rows(ids) for ids in (positives, above[~good])]
-        rng = generator_for(seed, 0, "match interval")
-        drawn = []
-        for _ in range(REPEATS):
-            left, right = times_drawn(there, rng)
-            weight, wrong = (left[one] * right[other] for one, other in rows)
-            true, every = float(weight[reached].sum()), float(weight.sum())
-            false = float(wrong.sum()) if found <= RESAMPLED else false_there
-            if every > 0 and true + false > 0:
-                drawn.append((true / (true + factor * false), true / every))
-        how = f"exact on {dev.split.name}; 95 % by {REPEATS} resamplings of its texts"
-        return _between_ends(point, drawn, len(positives), how)
-
     asked = f"Pairs of {dev.split.name} could be asked about and trained on"
     trust = "" if held_out else f"{asked}: these figures are not held out, and too good."
-    return ExpectedCurve(scaled, words, "dev", interval=interval, trust=trust)
+    return ExpectedCurve(scaled, words, "dev", trust=trust)
 
 
 def _share_a_side(one: Split, other: Split) -> bool:
@@ -165,7 +130,7 @@ def from_labels(
     new = expected_curve(grid, free, rate, np.zeros(len(grid)), np.zeros(len(grid)))
     chosen = f"the {len(labelled.labels):,} labels given ({int(labelled.labels.sum()):,} matches)"
     words = chosen + (f" and {curve.drawn:,} drawn" if curve.drawn else "")
-    return ExpectedCurve(by_score, words, "labels", listed, new, None, curve)
+    return ExpectedCurve(by_score, words, "labels", listed, new, curve)
 
 
 def _drawn(asked: AskedPairs | None) -> AskedPairs:
@@ -200,18 +165,6 @@ def from_audit(ranking: Ranking, asked: AskedPairs) -> ExpectedCurve:
     curve = Curve(thresholds, right, np.maximum(np.cumsum(pairs) - right, 0.0), max(float(right[-1]), 1e-12))
     words = f"{count:,} labels drawn with known chances"
     return ExpectedCurve(curve, words, "audit")
-
-
-def _between_ends(
-    point: OperatingPoint, drawn: list[tuple[float, float]], count: int, how: str
-) -> tuple[Estimate, Estimate]:
-    """Precision and recall of a line with the middle 95 % of what was drawn, stretched to hold them."""
-    ends = np.quantile(np.array(drawn or [(point.precision, point.recall)]), [0.025, 0.975], axis=0)
-    precision, recall = (
-        Estimate(value, min(float(low), value), max(min(float(high), 1.0), value), count, how)
-        for value, low, high in zip((point.precision, point.recall), ends[0], ends[1])
-    )
-    return precision, recall
 
 
 def _between(

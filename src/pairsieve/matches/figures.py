@@ -48,19 +48,11 @@ class RankedSplit:
 
 
 @dataclass(frozen=True)
-class DevFigures:
-    """Precision and recall of dev's pairs above a threshold."""
-
-    precision: Estimate
-    recall: Estimate | None
-
-
-@dataclass(frozen=True)
 class ThresholdFigures:
     """A threshold, what it was chosen for and on, and what is known there.
 
-    listed: of the list as it is written, by drawn labels. dev: of dev's pairs above the threshold. Without
-    either there is only the point of the curve on which the threshold was chosen.
+    listed: of the list as it is written, by drawn labels. Without it there is only the point of the curve on
+    which the threshold was chosen; where that is dev's, it is exact of dev.
     """
 
     target: Target
@@ -68,29 +60,30 @@ class ThresholdFigures:
     basis: str  # the same in words
     point: OperatingPoint
     listed: ListFigures | None
-    dev: DevFigures | None
     trust: str  # how far the figures can be trusted, in a sentence; empty where there is nothing to say
+
+    @property
+    def of_dev(self) -> bool:
+        """Whether precision and recall are those of dev's pairs above the threshold."""
+        return self.source == "dev" and self.listed is None and bool(np.isfinite(self.point.precision))
 
     @property
     def precision(self) -> Estimate | Limits | float | None:
         """The best that is known of it."""
-        measured = self.listed or self.dev
-        return measured.precision if measured is not None else _known(self.point.precision)
+        return self.listed.precision if self.listed is not None else _known(self.point.precision)
 
     @property
     def recall(self) -> Estimate | Limits | float | None:
         """The best that is known of it."""
-        if self.listed is not None:
-            return self.listed.recall
-        return self.dev.recall if self.dev is not None and self.dev.recall else _known(self.point.recall)
+        return self.listed.recall if self.listed is not None else _known(self.point.recall)
 
     def as_json(self) -> dict[str, Any]:
         figures: dict[str, Any] = {"target": str(self.target), "from": self.source, "basis": self.basis}
-        figures |= {**self.point.as_json(), "measured": bool(self.listed or self.dev)}
+        figures |= {**self.point.as_json(), "measured": self.listed is not None}
         if self.listed is not None:
             figures |= {"of": "list", **asdict(self.listed)}
-        elif self.dev is not None:
-            figures |= {"of": "dev", **{name: each for name, each in asdict(self.dev).items() if each}}
+        elif self.of_dev:
+            figures["of"] = "dev"
         return figures | ({"trust": self.trust} if self.trust else {})
 
 
@@ -101,17 +94,12 @@ def _known(figure: float) -> float | None:
 def threshold_figures(
     target: Target, expected: ExpectedCurve | None, point: OperatingPoint, tally: ListTally | None, seed: int
 ) -> ThresholdFigures:
-    """The threshold and what is expected there; where something was measured, figures with intervals: of the
-    list as it is written from drawn labels, or of dev's pairs above the threshold.
-    """
+    """The threshold and what is expected there; where labels were drawn, figures of the list as written."""
     if expected is None:
-        return ThresholdFigures(target, None, "nothing", point, None, None, "")
-    known, dev = bool(np.isfinite(point.precision)), None
-    listed = tally.figures(generator_for(seed, 0, "match interval")) if tally is not None else None
-    listed = listed if known else None
-    if listed is None and expected.interval is not None and expected.source == "dev" and known:
-        dev = DevFigures(*expected.interval(point))
-    return ThresholdFigures(target, expected.source, expected.basis, point, listed, dev, expected.trust)
+        return ThresholdFigures(target, None, "nothing", point, None, "")
+    known = tally is not None and np.isfinite(point.precision)
+    listed = tally.figures(generator_for(seed, 0, "match interval")) if tally is not None and known else None
+    return ThresholdFigures(target, expected.source, expected.basis, point, listed, expected.trust)
 
 
 @dataclass(frozen=True)

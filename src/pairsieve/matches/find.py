@@ -325,13 +325,13 @@ def _operating_point(
 ) -> tuple[ExpectedCurve | None, OperatingPoint]:
     """The expected curve and the operating point on it; without a curve only where the target needs none."""
     expected: ExpectedCurve | None = None
-    split, seed = ranking.split, campaign.settings.seed
+    split = ranking.split
     try:
         if source == "dev":
             dev = campaign.task.splits["dev"]
             held_out = not shared_pairs(campaign.split, dev)
             measured = ranking if dev is split else _ranking(campaign, dev, round, "exact")
-            expected = from_dev(measured, split, seed, held_out)
+            expected = from_dev(measured, split, held_out)
         elif source == "audit":
             questions = campaign.ledger.questions()
             asked = asked_pairs(campaign.ledger, ranking.scored.scan, questions)
