@@ -91,7 +91,7 @@ class Measured:
     figures: Figures
     curve: Curve
     histogram: Histogram
-    interval: Estimate  # of AP, over texts
+    interval: Estimate  # of AP on other texts; without width where it cannot be told
     samples: tuple[Sample, ...]  # the stated pairs, where there are any, and a balanced sample
     false_positives: tuple[ShownPair, ...]  # highest-scoring non-matches
     false_negatives: tuple[ShownPair, ...]  # lowest-scoring matches

@@ -88,9 +88,11 @@ def _tiles(facts: Facts) -> str:
         best, at = figures.best_f1, figures.precision_at_recall[0.2].value
         one_in, split = f"{figures.pairs / figures.positives:,.0f}", _text(facts.split or "")
         over = f"over all {figures.pairs:,} pairs of {split}{'' if facts.held_out else ' (not held out)'}"
-        range_ = f"{digits(interval.low)} to {digits(interval.high)}"
+        elsewhere = interval.method.partition("; ")[2]  # why there is no interval
+        if interval.low < interval.high:
+            elsewhere = f"{digits(interval.low)} to {digits(interval.high)} on other such texts"
         tiles += [
-            ("Average precision", digits(interval.value), f"{over}; {range_} on other such texts"),
+            ("Average precision", digits(interval.value), f"{over}; {elsewhere}"),
             ("Precision at recall 0.2", digits(at), over),
             ("Best F1", digits(best.value), f"at a score of {best.threshold:.3f}"),
             ("One match in", one_in, f"pairs of {split}"),

@@ -78,10 +78,7 @@ def _learning_curve(facts: Facts) -> Picture | None:
     last = points[-1]
     words = f"Average precision over {over}: {_with_interval(last)} after {last.labels:,} labels"
     words += f"; {digits(facts.start)} before any label" if facts.start is not None else ""
-    rows = tuple(
-        (str(p.round), f"{p.labels:,}", digits(p.ap.value), digits(p.ap.low), digits(p.ap.high))
-        for p in points
-    )
+    rows = tuple((str(p.round), f"{p.labels:,}", digits(p.ap.value), *_ends(p)) for p in points)
     columns = ("Round", "Labels", "AP", "From", "To")
     return _picture("learning-curve", "Quality by number of labels", f"{words}.", draw, columns, rows)
 
@@ -302,11 +299,15 @@ def _whole_numbers(axes: Any) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
 
 
-def _with_interval(point: Point) -> str:
+def _ends(point: Point) -> tuple[str, str]:
+    """Of the interval; dashes where there is none."""
     ap = point.ap
-    if ap.low == ap.value == ap.high:
-        return digits(ap.value)
-    return f"{digits(ap.value)} ({digits(ap.low)} to {digits(ap.high)})"
+    return ("–", "–") if ap.low == ap.value == ap.high else (digits(ap.low), digits(ap.high))
+
+
+def _with_interval(point: Point) -> str:
+    low, high = _ends(point)
+    return digits(point.ap.value) + ("" if low == "–" else f" ({low} to {high})")
 
 
 def _percent(share: float) -> str:
