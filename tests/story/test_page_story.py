@@ -240,7 +240,7 @@ def test_answers_that_cannot_all_be_right_are_shown_with_their_chain(
         said_by_model = [Answer(int(space.ids(0, 1)), 1), Answer(int(space.ids(3, 4)), 0)]
         overlap_writer(campaign.folder / FOLDER / OVERLAP_FILE, "oracle-7b", "words")(said_by_model)
         bob.sees("#tiles", "oracle-7b agrees with people50 %")  # one of two: 0 = 1, and 3 = 4 it denies
-        bob.sees("#models", "0.50 (0.09 to 0.91)")  # Wilson's interval of 1 in 2
+        bob.sees("#models", "0.50 (0.01 to 0.99)")  # exact limits of 1 in 2
         figure = {"value": 0.9, "low": 0.8, "high": 0.95}
         audit = {"round": 1, "precision": figure, "average_precision": figure}
         write_checksummed(campaign.folder / "rounds" / "audit-001.json", audit)

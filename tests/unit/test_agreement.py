@@ -114,20 +114,48 @@ def test_alpha_equals_counting_every_couple(table: list[list[int]]) -> None:
     assert krippendorff_alpha(table) == pytest.approx(1 - observed / expected)
 
 
-def test_wilson_by_hand() -> None:
-    found = share(8, 10)  # z² = 3.8415: centre (0.8 + 0.19207)/1.38415, half 0.22655
-    assert (found.value, found.n) == (0.8, 10)
-    assert found.low == pytest.approx(0.4902, abs=1e-4)
-    assert found.high == pytest.approx(0.9433, abs=1e-4)
-    assert share(5, 5).high == 1.0 and share(5, 5).low == pytest.approx(0.5655, abs=1e-4)
+def test_exact_limits_of_a_share_by_hand() -> None:
+    found = share(5, 5)  # all of five: the low end is the share p with p^5 = 0.025
+    assert (found.value, found.n, found.high) == (1.0, 5, 1.0)
+    assert found.low == pytest.approx(0.025**0.2)
+    assert (share(0, 5).low, share(0, 5).high) == (0.0, pytest.approx(1 - 0.025**0.2))
     assert math.isnan(share(0, 0).value)
 
 
-@pytest.mark.parametrize("truth", [0.5, 0.9, 0.98])
-def test_wilson_covers(truth: float) -> None:
-    counts, times = np.unique(rng().binomial(60, truth, size=2000), return_counts=True)
-    covered = [share(int(k), 60).low <= truth <= share(int(k), 60).high for k in counts]
-    assert times[covered].sum() / times.sum() >= 0.92
+@pytest.mark.parametrize("pairs", [20, 50, 100])
+@pytest.mark.parametrize("truth", [0.5, 0.9, 0.95, 0.99, 0.995])
+def test_the_limits_of_a_share_cover(pairs: int, truth: float) -> None:
+    """Summed over every count there may be. Wilson's limits cover 0.905 of 20 pairs at 0.995."""
+    chance = [
+        math.comb(pairs, k) * truth**k * (1 - truth) ** (pairs - k)
+        for k in range(pairs + 1)
+        if share(k, pairs).low <= truth <= share(k, pairs).high
+    ]
+    assert sum(chance) >= 0.95
+
+
+def test_no_disagreement_leaves_room_for_some() -> None:
+    """30 pairs, 9 of them matches to both. Up to p = 1 - 0.025^(1/30) = 0.1157 of all pairs may differ; by
+    chance 2 · 0.3 · 0.7 = 0.42 would: κ may be as low as 1 - 0.1157 / 0.42 = 0.7245."""
+    answers = dict(enumerate([1] * 9 + [0] * 21))
+    kappa = overlap_agreement(answers, answers, rng()).kappa
+    assert (kappa.value, kappa.high) == (1.0, 1.0)
+    assert kappa.low == pytest.approx(0.7245, abs=1e-4)
+    both = np.array([list(answers.values())] * 2).T
+    alpha = alpha_estimate(both, rng())  # by chance 18 · 42 · 2 / (60 · 59) of all couples
+    assert (alpha.value, alpha.low) == (1.0, pytest.approx(1 - 0.11570 * 60 * 59 / (2 * 18 * 42), abs=1e-4))
+
+
+def test_intervals_of_people_who_rarely_err_cover() -> None:
+    """50 pairs, three in ten matches, either person wrong 2 times in 100: a bootstrap covers 0.85."""
+    source, covered = rng(), []
+    for _ in range(200):
+        truth = source.random(50) < 0.3
+        one, other = (truth ^ (source.random(50) < 0.02) for _ in range(2))
+        found = overlap_agreement(dict(enumerate(one)), dict(enumerate(other)), source, repeats=200).kappa
+        alpha = alpha_estimate(np.stack([one, other], axis=1), source, repeats=200)
+        covered.append((found.low <= 0.908 <= found.high, alpha.low <= 0.908 <= alpha.high))
+    assert (np.mean(covered, axis=0) >= 0.93).all()
 
 
 def test_the_bootstrap_interval_of_alpha_covers() -> None:

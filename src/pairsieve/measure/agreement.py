@@ -22,6 +22,8 @@ from pairsieve.errors import InputError
 MISSING = -1  # in a table of ratings: this labeller gave no answer
 ANSWERS = ("match", "no_match", "unsure")  # the order of rows and columns of a confusion table
 
+_METHOD = "percentile bootstrap over pairs, widened by the Clopper-Pearson limits of the pairs that differ"
+
 Counts: TypeAlias = NDArray[np.int64]
 
 
@@ -91,21 +93,21 @@ def overlap_agreement(
 
 
 def share(count: int, total: int) -> Estimate:
-    """`count / total` with Wilson's 95 % interval, which takes the pairs for independent draws.
+    """`count / total` with its exact 95 % interval (Clopper and Pearson 1934), of pairs drawn independently.
 
     nan in [0, 1] where `total` is 0.
     """
     from scipy.stats import binomtest
 
-    method = "share of pairs, Wilson 95 %"
+    method = "share of pairs, Clopper-Pearson 95 %"
     if total == 0:
         return Estimate(math.nan, 0.0, 1.0, 0, method)
-    value, interval = count / total, binomtest(count, total).proportion_ci(method="wilson")
-    return Estimate(value, min(value, interval.low), max(value, interval.high), total, method)
+    interval = binomtest(count, total).proportion_ci(method="exact")
+    return Estimate(count / total, interval.low, interval.high, total, method)
 
 
 def alpha_estimate(ratings: ArrayLike, rng: np.random.Generator, repeats: int = 1000) -> Estimate:
-    """Krippendorff's α for nominal answers, with a 95 % bootstrap interval over pairs.
+    """Krippendorff's α for nominal answers, with a 95 % interval (`_widened`).
 
     ratings: (pairs, labellers) int, `MISSING` where one gave no answer. α = 1 - D_observed / D_expected. A
     pair with m ≥ 2 answers gives m(m-1) ordered couples, each with weight 1/(m-1); D_observed is the weighted
@@ -114,12 +116,19 @@ def alpha_estimate(ratings: ArrayLike, rng: np.random.Generator, repeats: int = 
     """
     table = _category_counts(ratings)
     pairs = len(table)
-    method = f"Krippendorff's α, percentile bootstrap over pairs ({repeats:,} repeats)"
+    method = f"Krippendorff's α, {_METHOD} ({repeats:,} repeats)"
     if pairs == 0:
         return Estimate(math.nan, -1.0, 1.0, 0, method)
     value = float(_alphas(table, np.ones((1, pairs)))[0])
+    if math.isnan(value):
+        return Estimate(value, -1.0, 1.0, pairs, method)
     drawn = rng.multinomial(pairs, np.full(pairs, 1 / pairs), size=repeats)
-    return _with_percentiles(value, _alphas(table, drawn), pairs, method)
+    differing = int(((table > 0).sum(axis=1) > 1).sum())
+    by_category = table.sum(axis=0)
+    n = by_category.sum()
+    expected = float((n**2 - (by_category**2).sum()) / (n * (n - 1)))
+    cost = (1 - value) * pairs / differing if differing else 1 / expected
+    return _widened(value, _alphas(table, drawn), (differing, pairs), cost, method)
 
 
 def _category_counts(ratings: ArrayLike) -> Counts:
@@ -167,21 +176,34 @@ def _kappas(tables: Counts) -> NDArray[np.float64]:
 
 def _kappa_estimate(table: Counts, rng: np.random.Generator, repeats: int) -> Estimate:
     pairs = int(table.sum())
-    method = f"Cohen's κ, percentile bootstrap over pairs ({repeats:,} repeats)"
-    if pairs == 0:
-        return Estimate(math.nan, -1.0, 1.0, 0, method)
-    value = float(_kappas(table[None])[0])
+    method = f"Cohen's κ, {_METHOD} ({repeats:,} repeats)"
+    value = float(_kappas(table[None])[0]) if pairs else math.nan
+    if math.isnan(value):
+        return Estimate(value, -1.0, 1.0, pairs, method)
     drawn = rng.multinomial(pairs, table.ravel() / pairs, size=repeats)
-    return _with_percentiles(value, _kappas(drawn.reshape(-1, *table.shape)), pairs, method)
+    expected = 1 - float((table.sum(axis=0) * table.sum(axis=1)).sum()) / pairs**2
+    differing = pairs - int(np.trace(table))
+    return _widened(value, _kappas(drawn.reshape(-1, *table.shape)), (differing, pairs), 1 / expected, method)
 
 
-def _with_percentiles(value: float, repeated: NDArray[np.float64], n: int, method: str) -> Estimate:
-    """The middle 95 % of the defined repeats, stretched to hold the value; the widest range without any."""
-    defined = repeated[np.isfinite(repeated)]
-    if math.isnan(value) or len(defined) == 0:
-        return Estimate(value, -1.0, 1.0, n, method)
-    low, high = np.percentile(defined, [2.5, 97.5])
-    return Estimate(value, min(value, float(low)), max(value, float(high)), n, method)
+def _widened(
+    value: float, repeated: NDArray[np.float64], counted: tuple[int, int], cost: float, method: str
+) -> Estimate:
+    """The middle 95 % of the repeats, widened by the exact limits of the share of pairs that differ.
+
+    counted: pairs that differ, and all. cost: what a share of 1 would take off a value of 1. A bootstrap
+    alone sees no error where none was met: without a pair that differs its ends would be 1 and 1.
+    """
+    low, high = np.percentile(repeated[np.isfinite(repeated)], [2.5, 97.5])
+    differ = share(*counted)
+    ends = 1 - cost * differ.high, 1 - cost * differ.low
+    return Estimate(
+        value,
+        max(min(float(low), ends[0], value), -1.0),
+        max(float(high), ends[1], value),
+        counted[1],
+        method,
+    )
 
 
 def _without_nan(estimate: Estimate) -> dict[str, Any]:
