@@ -1,5 +1,7 @@
 """Exact selection equals brute force; neighbours and indexes say what they miss."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -117,6 +119,31 @@ def test_an_index_reports_the_recall_it_has(kind, symmetric):
     assert np.isneginf(scores[~real]).all()
     rows = np.broadcast_to(np.arange(700)[:, None], columns.shape)
     assert np.allclose(np.einsum("ij,ij->i", mine[rows[real]], yours[columns[real]]), scores[real], atol=1e-5)
+
+
+def recall_of(found, rng):
+    """`neighbour_recall` of an index that found these of the true neighbours 0 to 9; -7 where one is lost."""
+    truth = np.tile(np.arange(10), (len(found), 1))
+    scan = SimpleNamespace(neighbours=lambda count, rows, desc: (truth[rows], None))
+    return neighbour_recall(scan, found, rng)
+
+
+def test_the_limits_of_a_recall_without_a_loss():
+    """500 rows, none with a loss: Clopper and Pearson's low end is 0.025^(1/500) = 0.99265."""
+    found = recall_of(np.tile(np.arange(10), (5000, 1)), np.random.default_rng(0))
+    assert (found.value, found.high) == (1.0, 1.0)
+    assert found.low == pytest.approx(0.99265, abs=0.001)
+
+
+@pytest.mark.parametrize(("bad_rows", "loss"), [(0.002, 0.5), (0.01, 0.2), (0.3, 0.03)])
+def test_the_limits_of_an_indexs_recall_cover(bad_rows, loss):
+    """Few rows that lose much: most samples meet none or one, and a bootstrap covers 0.65 to 0.86."""
+    rng, covered = np.random.default_rng(3), []
+    for _ in range(150):
+        lost = (rng.random((5000, 10)) < loss) & (rng.random(5000) < bad_rows)[:, None]
+        found = recall_of(np.where(lost, -7, np.arange(10)), rng)
+        covered.append(found.low <= 1 - lost.mean() <= found.high)
+    assert np.mean(covered) >= 0.95
 
 
 def test_unknown_index_names_the_nearest():
