@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pairsieve.contracts import Estimate
 from pairsieve.errors import InputError
@@ -78,9 +78,11 @@ def corrected_precision(
     near_labels, random_labels: 0 where the pair does not match (a real error of the scorer), 1 where it
     matches (the imputed label was wrong). A stratum without false positives needs no labels.
 
-    The interval draws each share from its Jeffreys posterior, Beta(errors + ½, matches + ½), for the pairs
-    that nobody looked at. Give the `random_weight` that one random negative stands for, and it also covers
-    which of them were drawn: the count is Gamma(k) · weight at least and Gamma(k + 1) · weight at most.
+    The interval melds the exact limits of both shares (Clopper and Pearson 1934; Fay, Proschan and Brittain
+    2015), for the pairs that nobody looked at: a share is Beta(errors + 1, matches) at most and
+    Beta(errors, matches + 1) at least. Near pairs are counted: their errors are binomial draws with it. Give
+    the `random_weight` that one random negative stands for, and it also covers which of them were drawn: the
+    count is Gamma(k) · weight at least and Gamma(k + 1) · weight at most.
     """
     if true_positives <= 0:
         raise InputError(
@@ -95,26 +97,37 @@ def corrected_precision(
         + false_near * (near_errors / near_total if near_total else 0.0)
         + false_random * (random_errors / random_total if random_total else 0.0)
     )
-    near_share = rng.beta(near_errors + 0.5, near_total - near_errors + 0.5, repeats)
-    random_share = rng.beta(random_errors + 0.5, random_total - random_errors + 0.5, repeats)
-    unlabelled_near = max(false_near - near_total, 0.0)
-    near = min(near_errors, false_near) + unlabelled_near * near_share
+    near_share = _share_limits(near_errors, near_total, rng, repeats)
+    random_share = _share_limits(random_errors, random_total, rng, repeats)
+    unlabelled_near = max(round(false_near) - near_total, 0)
+    near = [min(near_errors, false_near) + rng.binomial(unlabelled_near, share) for share in near_share]
     drawn_share = 1.0 / random_weight
     hits = false_random * drawn_share
     # As in `estimated`: a hit stands for itself and for the undrawn pairs passed over before it.
     fewest = hits + rng.standard_gamma(hits * (1.0 - drawn_share), repeats) * random_weight
     most = fewest + rng.standard_gamma(1.0 - drawn_share, repeats) * random_weight
     tail = (1.0 - confidence) / 2.0
-    low = np.quantile(true_positives / (true_positives + near + random_share * most), tail)
-    high = np.quantile(true_positives / (true_positives + near + random_share * fewest), 1.0 - tail)
+    low = np.quantile(true_positives / (true_positives + near[1] + random_share[1] * most), tail)
+    least = near[0] + random_share[0] * fewest
+    high = np.quantile(true_positives / (true_positives + least), 1.0 - tail)
     return Estimate(
         value,
         min(float(low), value),
         max(float(high), value),
         near_total + random_total,
         f"corrected by manual labels: {near_errors} of {near_total} near and {random_errors} of "
-        f"{random_total} random putative false positives are errors; {confidence:.0%} Jeffreys interval",
+        f"{random_total} random putative false positives are errors; {confidence:.0%} exact limits",
     )
+
+
+def _share_limits(
+    errors: int, total: int, rng: np.random.Generator, repeats: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draws with the lower and the upper Clopper-Pearson limits of a share as quantiles, (repeats,) each."""
+    others = total - errors
+    fewest = rng.beta(errors, others + 1, repeats) if errors else np.zeros(repeats)
+    most = rng.beta(errors + 1, others, repeats) if others else np.ones(repeats)
+    return fewest, most
 
 
 def _errors(labels: Sequence[int], false: float, stratum: str) -> tuple[int, int]:
