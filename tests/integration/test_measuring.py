@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pairsieve import find_matches
+from pairsieve import evaluate_model, find_matches
 from pairsieve.audit.run import RECALL_CHECK, asked_pairs
 from pairsieve.campaign import Campaign, probability
 from pairsieve.cli.match import check_words
 from pairsieve.contracts import Answer
+from pairsieve.errors import InputError
 from pairsieve.pairs import is_member
 from pairsieve.settings import CampaignSettings, Schedule
 from pairsieve.sources import StatedLabels
@@ -154,3 +155,6 @@ def test_a_check_waits_for_what_is_open_and_the_task_answers_what_it_states(tmp_
     assert len(asked) == 30 and sorted(by_task) == np.intersect1d(asked, stated).tolist()
     answer(campaign.ledger.open_questions()[:5])
     assert waiting() == first - 5 > 0
+    for split in ("test", "train"):  # neither a split of that name, nor the truth of one
+        with pytest.raises(InputError, match=rf"pairsieve audit {tmp_path / 'c'}"):
+            evaluate_model(campaign, split)

@@ -194,6 +194,8 @@ def test_a_task_without_truth_waits_for_people(person: Person, tiny_encoder: Pat
     code, out, _ = person.type("status", tmp_path / "c")
     assert (code, out.splitlines()[-2]) == (0, "Waiting for 20 labels of round 1.")
     assert "no round is complete yet" in person.refused("evaluate", tmp_path / "c", "--split", "test")
+    _, out, _ = person.type("init", tmp_path / "few", "--task", tmp_path / "task", *how[:2], "--labels", 3)
+    assert "One person needs about a minute for them." in out
 
 
 def test_pairs_with_a_label_in_the_task_are_asked_of_nobody(

@@ -121,8 +121,10 @@ def hours(labels: int) -> str:
     """What so many labels cost a person, in words: 6 to 15 seconds each."""
     low, high = labels * 6 / 3600, labels * 15 / 3600
     if high < 1.5:
-        minutes = [max(1, round(60 * value)) for value in (low, high)]
-        return f"One person needs about {minutes[0]} to {minutes[1]} minutes for them"
+        least, most = (max(1, round(60 * value)) for value in (low, high))
+        if most == 1:
+            return "One person needs about a minute for them"
+        return f"One person needs about {least} to {most} minutes for them"
     return f"One person needs about {low:.0f} to {high:.0f} hours for them"
 
 
