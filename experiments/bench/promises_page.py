@@ -45,10 +45,10 @@ matches, matches left, recall and AP, each over all pairs and within reach. The 
 of which measure it is. The last three columns have three numbers each: the truth; the mean value, and in
 brackets by how many standard errors it is off; the mean width of the interval.
 
-No value is given with fewer than 150 labels or 20 matches within reach, nor where the rate of wrong answers is
-known or estimated. "1 in 20 wrong, as given": nothing is known of that rate, and the truth is what the
-answers would say of every pair, so that one pair in twenty matches wherever it ranks. Made by
-`python -m experiments.bench.audit_coverage`."""
+No recall or AP is given as a value with fewer than 150 labels or 20 matches within reach, and nothing where
+the rate of wrong answers is known or estimated. "1 in 20 wrong, as given": nothing is known of that rate, and
+the truth is what the answers would say of every pair, so that one pair in twenty matches wherever it ranks.
+Made by `python -m experiments.bench.audit_coverage`."""
 
 MOVING = """## Limits beside a list in a campaign
 

@@ -4,7 +4,8 @@ A table's columns are a mapping from name to Arrow type ("string", "int64", "flo
 an empty cell in CSV and TSV, and null elsewhere. A table appears whole or not at all.
 
 A spreadsheet runs a text that begins as a formula does. In CSV and TSV such a text has an apostrophe before
-it, which reading here takes away again; the other formats hold texts as they are.
+it, which reading here takes away again; the other formats hold texts as they are. A number with its sign,
+such as -33,9 or +44 20 7946, runs nothing and stays as it is.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".xlsx")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 # What begins a formula, also behind apostrophes: every such text gets one more, so that reading is certain.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
+_NUMBER = re.compile(r"[+\-][0-9 \u00a0\u202f.,()]*")  # a sign and no operator after it
 MOST_SHEET_ROWS, MOST_SHEET_LETTERS = 1_048_576, 32_767  # of Excel: rows of a sheet, letters of a cell
 _ROWS = 10_000  # rows in memory at a time where they come one by one
 LARGE = 1 << 28  # bytes that any packed file may unpack to
@@ -230,7 +232,9 @@ class _UnixLines:
 
 def spreadsheet_safe(cell: Any) -> Any:
     """A text that a spreadsheet shows and never runs; others stay as they are."""
-    return f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell
+    if not isinstance(cell, str) or not _FORMULA.match(cell) or _NUMBER.fullmatch(cell):
+        return cell
+    return f"'{cell}"
 
 
 def from_spreadsheet(cell: str) -> str:

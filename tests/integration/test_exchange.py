@@ -338,7 +338,7 @@ def test_a_round_by_file(
     assert pairsieve.cli.labels.app is cli.app
     batch = tmp_path / "batch.csv"
     assert run(monkeypatch, "ask", campaign, "--out", batch, "--count", 10, "--json") == 0
-    assert json.loads(capsys.readouterr().out) == {"files": [str(batch)], "questions": 10}
+    assert json.loads(capsys.readouterr().out) == {"files": [str(batch)], "questions": 10, "disagreements": 0}
     with batch.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
     split = Campaign(campaign).split

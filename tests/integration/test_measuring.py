@@ -6,12 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pairsieve import find_matches
+from pairsieve import evaluate_model, find_matches
 from pairsieve.audit.run import RECALL_CHECK, asked_pairs
 from pairsieve.campaign import Campaign, probability
 from pairsieve.cli.match import check_words
+from pairsieve.contracts import Answer
+from pairsieve.errors import InputError
 from pairsieve.pairs import is_member
 from pairsieve.settings import CampaignSettings, Schedule
+from pairsieve.sources import StatedLabels
+from pairsieve.tasks import Task, load_task, save_task
+from pairsieve.tasks.task import one_collection
 from synthetic_task import begin, picture, synthetic_task
 
 pytestmark = pytest.mark.xdist_group("measuring")  # one campaign serves the module: made once
@@ -122,3 +127,34 @@ def test_a_check_of_a_recall_is_taken_up_again_and_goes_on(measured, tmp_path):
     assert campaign.labels(3).ids.shape == (80,)  # none of them trains
     drawn = asked_pairs(campaign.ledger, campaign.score(campaign.split, 3).scan)
     assert int((drawn.audit > 0).sum()) == 15  # and none is taken for a draw from all pairs
+
+
+def test_a_check_waits_for_what_is_open_and_the_task_answers_what_it_states(tmp_path, tiny_encoder):
+    """Of the pairs that it asks, those that the task states are answered at once; it waits for the rest."""
+    whole = load_task(synthetic_task(tmp_path / "whole")).splits["train"]
+    known = one_collection("train", whole.left, whole.positives, whole.stated_negatives, False)
+    save_task(Task("made", "equivalence", {"train": known}, {}, {}), tmp_path / "task")
+    campaign = begin(tmp_path / "c", tmp_path / "task", tiny_encoder, rounds=1, reranker="off")
+
+    def answer(ids):
+        given = [Answer(int(id), int(is_member(np.array([id]), whole.positives)[0])) for id in ids]
+        campaign.ledger.answer(given, who="anna", source="page")
+
+    def waiting():
+        found = find_matches(campaign, tmp_path / "m.csv", precision=0.6, check_labels=60)
+        assert found.waiting == len(campaign.ledger.open_questions())
+        return found.waiting
+
+    campaign.run()
+    answer(campaign.ledger.open_questions())
+    campaign.run()
+    first = waiting()
+    asked = campaign.ledger.questions(purpose="audit").ids
+    by_task = campaign.ledger.answers_by_person("audit")[StatedLabels.name]
+    stated = np.union1d(known.positives, known.stated_negatives)
+    assert len(asked) == 30 and sorted(by_task) == np.intersect1d(asked, stated).tolist()
+    answer(campaign.ledger.open_questions()[:5])
+    assert waiting() == first - 5 > 0
+    for split in ("test", "train"):  # neither a split of that name, nor the truth of one
+        with pytest.raises(InputError, match=rf"pairsieve audit {tmp_path / 'c'}"):
+            evaluate_model(campaign, split)

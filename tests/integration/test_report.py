@@ -256,9 +256,9 @@ def test_people_without_truth(tmp_path: Path, tiny_encoder: Path, pairsieve: Pai
     assert "435 pairs" in read.text  # 30 · 29 / 2
     assert f"pairsieve ledger export {campaign.folder.name} --out answers.csv has them" in read.text
 
-    waiting = pairsieve("audit", campaign.folder, "--budget", 80, "--json").json["waiting"]
+    waiting = pairsieve("audit", campaign.folder, "--budget", 240, "--json").json["waiting"]
     audit = campaign.ledger.open_questions(purpose="audit")
-    assert len(audit) == waiting == 80
+    assert len(audit) == waiting == 240
     answers = [Answer(int(pair), int(at % 5 == 0)) for at, pair in enumerate(audit)]
     campaign.ledger.answer(answers, who="ann <b>", source="page")
     measured = pairsieve("audit", campaign.folder, "--budget", 0, "--json").json
@@ -266,7 +266,7 @@ def test_people_without_truth(tmp_path: Path, tiny_encoder: Path, pairsieve: Pai
     read = Reader((campaign.folder / "report" / "index.html").read_text(encoding="utf-8"))
     assert "learning-curve" in {Path(path).stem for path in said["pictures"]}
     assert f"{measured['average_precision']['value']:.4f}" in read.text
-    assert "by 80 audit labels" in read.text
+    assert "by 240 audit labels" in read.text
     assert not any("Precision, recall" in each["what"] for each in said["missing"])
 
 

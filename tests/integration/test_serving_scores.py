@@ -375,3 +375,10 @@ def test_a_scorer_with_an_edited_or_damaged_file_is_refused(trained: Trained, tm
     (folder / "checksums.json").unlink()
     with pytest.raises(InputError, match=r"cannot be read\..*checksums\.json"):
         load_scorer(folder)
+
+
+def test_a_scorer_says_what_it_reads(trained: Trained) -> None:
+    given: Any = [{"name": "Wien"}, {"name": "Vienna"}]
+    scorer = load_scorer(trained.exported)
+    with pytest.raises(InputError, match=r"`left_texts` holds a dict.*list of strings.*text in the task"):
+        scorer.scores(given, None if scorer.corrections.symmetric else given)

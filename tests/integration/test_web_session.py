@@ -12,6 +12,7 @@ import pytest
 
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.figures import write_checksummed
+from pairsieve.campaign.questions import WHY as MEASURING
 from pairsieve.ledger import Ledger
 from pairsieve.web.answer_cache import AnswerCache
 from pairsieve.web.dashboard import over_time, pace
@@ -54,6 +55,19 @@ def test_answers_are_in_the_ledger_under_the_persons_name(campaign: Campaign) ->
     assert made["round"] == {"number": 1, "of": 3, "audit": False, "asked": 10, "answered": 3}
     assert made["budget"] == {"labels": 95, "answered": 3}
     assert page.pairs("Ann")[0] not in (one, two, three)
+
+
+def test_the_budget_ends_at_its_number_measuring_labels_included(campaign: Campaign) -> None:
+    """10 pairs of round 1 and 5 to measure by: 15 answers, in the budget too; an audit is beside it."""
+    ids = campaign.split.space.unrank(np.arange(20, 26))
+    for part, why in ((ids[:5], MEASURING), (ids[5:], "audit")):
+        name = f"{why} of round 1"
+        keys = campaign.split.keys(part)
+        campaign.ledger.ask(1, part, *keys, why, name, np.ones(len(part)), purpose="audit")
+    page = Page(campaign)
+    for pair in page.pairs("Ann", 16):
+        made = page.answer("Ann", pair, "match")
+    assert made["own_answers"] == 16 and made["budget"]["answered"] == 15
 
 
 def test_nonsense_does_not_have_the_whole_ledger_read(

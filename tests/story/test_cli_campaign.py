@@ -194,6 +194,64 @@ def test_a_task_without_truth_waits_for_people(person: Person, tiny_encoder: Pat
     code, out, _ = person.type("status", tmp_path / "c")
     assert (code, out.splitlines()[-2]) == (0, "Waiting for 20 labels of round 1.")
     assert "no round is complete yet" in person.refused("evaluate", tmp_path / "c", "--split", "test")
+    _, out, _ = person.type("init", tmp_path / "few", "--task", tmp_path / "task", *how[:2], "--labels", 3)
+    assert "One person needs about a minute for them." in out
+
+
+def test_pairs_with_a_label_in_the_task_are_asked_of_nobody(
+    person: Person, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    """40 of 40 labels stand in the file: a trained round without an answer. Exported, they serve again."""
+    made = synthetic_questions(40)
+    pairs = [(one, other) for one in range(40) for other in range(one)]
+    same = [pair for pair in pairs if made.cluster[pair[0]] == made.cluster[pair[1]]]
+    other = [pair for pair in pairs if made.cluster[pair[0]] != made.cluster[pair[1]]]
+    stated = [*same[:10], *other[: 40 - len(same[:10])]]
+    table = write_csv(tmp_path / "t.csv", ("id", "text"), *zip(made.keys, made.texts))
+    rows = [(made.keys[one], made.keys[two], int((one, two) in same)) for one, two in stated]
+    labels = write_csv(tmp_path / "l.csv", ("left", "right", "label"), *rows)
+    for folder in ("a", "b"):
+        task = tmp_path / f"task-{folder}"
+        person.json("data", "tables", "--from", table, "--key", "id", "--labels", labels, "--out", task)
+        how = ("--encoder", tiny_encoder, "--learner", "projection", "--device", "cpu", "--labels", 40)
+        how = (*how, "--strategy", "stated", "--measuring-share", 0, "--rounds", 1)
+        _, out, _ = person.type("init", tmp_path / folder, "--task", task, *how)
+        assert "40 pairs have a label in the task: nobody is asked about these." in out
+        code, out, err = person.type("run", tmp_path / folder)
+        assert code == 0 and "Finished: 40 labels." in out, err
+        assert "40 questions were answered from the task's own labels." in out
+        now = person.json("status", tmp_path / folder)
+        assert (now["state"], now["answered_by_task"]) == ("finished", 40)
+        labels = tmp_path / "old.csv"
+        person.json("ledger", "export", tmp_path / folder, "--out", labels)
+
+
+def test_people_who_disagree_are_told_and_told_what_to_do(
+    person: Person, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    """Two answers of 20 differ: every command says so, and a third person settles them."""
+    folder = tmp_path / "c"
+    begin(folder, synthetic_task(tmp_path / "task", truth=False), tiny_encoder, rounds=1, reranker="off")
+    person.type("run", folder)
+    person.json("ask", folder, "--out", tmp_path / "b.csv")
+    with (tmp_path / "b.csv").open(newline="", encoding="utf-8-sig") as file:
+        header, *rows = csv.reader(file)
+    for who, first in (("anna", 0), ("ben", 2), ("cleo", 2)):
+        label = header.index("label")
+        answered = [(*row[:label], int(at >= first), *row[label + 1 :]) for at, row in enumerate(rows)]
+        write_csv(tmp_path / f"{who}.csv", header, *answered)
+    words = "2 pairs wait because people disagree: decide on the page (pairsieve label "
+    words += f"{folder}, Open decisions), or let one more person answer."
+    _, out, _ = person.type("import", folder, tmp_path / "anna.csv", "--who", "anna")
+    assert "people disagree" not in out
+    for who in ("ben", "anna"):
+        assert words in person.type("import", folder, tmp_path / f"{who}.csv", "--who", who)[1]
+    for command in (("run", folder), ("status", folder), ("ask", folder, "--out", tmp_path / "again.csv")):
+        assert words in person.type(*command)[1], command
+    assert words in person.refused("match", folder, "--out", tmp_path / "m.csv")
+    assert person.json("status", folder)["disagreements"] == 2
+    found = person.json("import", folder, tmp_path / "cleo.csv", "--who", "cleo")
+    assert (found["waiting"], found["disagreements"]) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +390,10 @@ def test_a_campaign_of_another_task(person: Person, task: Path, tiny_encoder: Pa
     shutil.copytree(task, tmp_path / "task")
     begin(tmp_path / "c", tmp_path / "task", tiny_encoder, rounds=1)
     synthetic_task(tmp_path / "task", seed=9)
-    assert "belongs to another task" in person.refused("run", tmp_path / "c")
+    words = person.refused("run", tmp_path / "c")
+    assert "belongs to another task" in words
+    assert f"pairsieve ledger export {tmp_path / 'c'} --out old.csv" in words
+    assert "pairsieve data tables --labels old.csv" in words
 
 
 def test_a_full_disk_is_said_in_words(

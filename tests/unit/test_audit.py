@@ -295,6 +295,9 @@ def test_the_error_rate_is_that_of_the_first_two_answers_of_pairs_answered_twice
     assert found.alone == pytest.approx(0.6)  # where two agree, neither is taken to be wrong
     assert found.rate == pytest.approx(0.6 * (1 - np.sqrt(1 - 0.2)) / 2)
     assert errors_among([*alone, *again[:19]]) is None
+    stated = errors_among([*alone[:40], *again, *((pair, "the task's labels", 0) for pair in range(100))])
+    assert stated is not None and stated.twice == 40  # its labels are one answer, and no second one
+    assert stated.alone == pytest.approx(0.6)
 
 
 def test_all_wrong_answers_may_be_one_persons_and_about_one_class() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +12,11 @@ from hypothesis import strategies as st
 
 from pairsieve.contracts import Answer
 from pairsieve.errors import InputError
+from pairsieve.ledger import open_ledger
 from pairsieve.pairs import AllPairs, CrossPairs, Ids, PairSpace, pair_ids
-from pairsieve.sources import TruthSource, check_label_source
+from pairsieve.sources import StatedLabels, TruthSource, answer_from_task, check_label_source
+from pairsieve.tasks import Collection
+from pairsieve.tasks.task import one_collection
 
 
 def test_the_truth_answers_by_membership() -> None:
@@ -40,6 +44,31 @@ def test_positives_outside_the_space_are_refused() -> None:
 def test_the_truth_keeps_the_protocol(space: PairSpace) -> None:
     every = space.unrank(np.arange(space.size))
     check_label_source(TruthSource(space, every[::4]), every)
+
+
+def test_labels_of_a_task_answer_what_they_state_and_leave_the_rest_open() -> None:
+    positives, negatives = pair_ids([0, 1], [1, 2]), pair_ids([0], [2])
+    source = StatedLabels(positives, negatives)
+    every = AllPairs(4).unrank(np.arange(6))
+    check_label_source(source, every)
+    assert [(answer.id, answer.label) for answer in source.answer(every)] == [
+        (int(pair_ids([0], [1])[0]), 1),
+        (int(negatives[0]), 0),
+        (int(positives[1]), 1),
+    ]
+
+
+def test_a_task_answers_a_pair_once_and_leaves_a_disagreement_with_it_to_people(tmp_path: Path) -> None:
+    texts = Collection(["a", "b", "c"], ["x", "y", "z"])
+    split = one_collection("all", texts, pair_ids([0], [1]), pair_ids([0], [2]), False)
+    with open_ledger(tmp_path / "l.sqlite", "task") as ledger:
+        ids = split.space.unrank(np.arange(3))
+        ledger.ask(1, ids, *split.keys(ids), "made", "random")
+        answer_from_task(ledger, split, ledger.open_questions())
+        ledger.answer([Answer(int(ids[0]), 0)], who="anna", source="page")
+        answer_from_task(ledger, split, ledger.open_questions())
+        assert set(ledger.open_questions().tolist()) == {int(ids[0]), int(ids[2])}
+        assert ledger.answers().who == [StatedLabels.name, StatedLabels.name, "anna"]
 
 
 @settings(deadline=None)

@@ -348,6 +348,10 @@ BAD: dict[str, tuple[Made, str]] = {
     "amount for a header": (table_of("id,48.0 kg\na,2\n"), r"It holds '48.0 kg'"),
     "record for a header": (table_of("1,Ann\n2,Bo\n"), r"row 1: the first row looks like.*`header=False`"),
     "ragged row": (table_of("id,text\n1,a\n2,b,c\n"), r"row 3: the row has 3 fields, the header has 2"),
+    "short row": (
+        table_of("id,text\n1,a\n2\n"),
+        r"row 3: the row has 1 field, the header has 2\. It is too short: cells are missing",
+    ),
     "unclosed quote": (table_of('id,text\n1,a\n2,"b\n3,c\n'), r"row 3: a quoted text is never closed"),
     "no json": (table_of('{"text": "a"}\n{text: b}\n', "t.jsonl"), r"t\.jsonl, row 2: the line is not JSON"),
     "json list": (table_of('["a"]\n', "t.jsonl"), r"row 1: the line is a JSON list, not an object"),

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from pairsieve.ledger import Ledger
-from pairsieve.ledger.names import RESERVED
+from pairsieve.ledger.names import RESERVED, TASK_LABELS
 
 FEWEST_TWICE = 20  # pairs answered by two people from which an error rate is estimated
 MOST = 0.45  # an error rate that is known; at one half answers say nothing
@@ -102,8 +102,11 @@ def errors_among(answers: Iterable[tuple[int, str, int | None]]) -> AnswerErrors
     """From (pair, who, label) in the order they came; unsure answers and those of rules or truth aside."""
     first: dict[int, dict[str, int]] = {}
     for pair, who, label in answers:
-        if label is not None and who not in RESERVED:
-            first.setdefault(pair, {}).setdefault(who, label)
+        if label is None or who in RESERVED - {TASK_LABELS}:
+            continue
+        labels = first.setdefault(pair, {})
+        if who != TASK_LABELS:  # whoever gave these may answer here too, and is no second person
+            labels.setdefault(who, label)
     twice = [_first_two(labels) for labels in first.values() if len(labels) > 1]
     if len(twice) < FEWEST_TWICE:
         return None

@@ -19,7 +19,7 @@ from pairsieve.errors import InputError
 from pairsieve.ledger import Ledger, Questions
 from pairsieve.pairs import Ids, Scores
 from pairsieve.scan import Scan
-from pairsieve.sources import TruthSource
+from pairsieve.sources import answer_from_task
 from pairsieve.tasks import Split
 
 DEFAULT_BUDGET = 300
@@ -95,10 +95,10 @@ def run_audit(
     about `precision`.
     """
     check_wanted(budget, threshold, precision)
-    _answer_from_truth(ledger, split)
+    answer_from_task(ledger, split, ledger.open_questions(purpose="audit"))
     if not len(ledger.open_questions(purpose="audit")):
         _ask(ledger, split, scored, latest, seed, budget, threshold)
-        _answer_from_truth(ledger, split)
+        answer_from_task(ledger, split, ledger.open_questions(purpose="audit"))
     if waiting := len(ledger.open_questions(purpose="audit")):
         return AuditOutcome(waiting)
     questions = ledger.questions()
@@ -233,14 +233,6 @@ def ask_to_review(ledger: Ledger, split: Split, ids: Ids, name: str) -> None:
         raise InputError("no such pair", remedy="Reload the page")
     round = max(ledger.rounds("train"), default=1)
     ledger.ask(round, ids, *split.keys(ids), "review", f"{REVIEW}{name}", np.ones(len(ids)), purpose="audit")
-
-
-def _answer_from_truth(ledger: Ledger, split: Split) -> None:
-    """Let the truth answer, where the split has it; people and files answer in their own time."""
-    waiting = ledger.open_questions(purpose="audit")
-    if split.has_truth and len(waiting):
-        source = TruthSource(split.space, split.positives)
-        ledger.answer(source.answer(waiting), who=source.name, source=source.name)
 
 
 def _ask(

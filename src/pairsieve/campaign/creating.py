@@ -136,8 +136,8 @@ def accepted_changes(folder: Path, settings: CampaignSettings, accept: bool) -> 
     if changes and not accept:
         raise SettingsError(
             f"{folder / CAMPAIGN_FILE} changed since the last run: {changes}. Put back what was there. "
-            "Or, if the change is meant, accept it with `accept_settings=True`, or by: "
-            f"pairsieve run {folder} --accept-settings"
+            f"Or, if the change is meant, accept it: pairsieve run {folder} --accept-settings (in Python "
+            "accept_settings=True)"
         )
     return f"{CAMPAIGN_FILE} changed since the last run, and is accepted: {changes}" if changes else ""
 

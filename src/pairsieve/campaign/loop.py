@@ -36,19 +36,20 @@ from pairsieve.campaign.selecting import (
     selection_folder,
     selection_info,
 )
-from pairsieve.campaign.status import RoundStatus, Status
+from pairsieve.campaign.status import RoundStatus, Status, disagreement, tied
 from pairsieve.campaign.training import Labels, OutOfFold, Trained, Trainer
-from pairsieve.contracts import LabelSource, MapShards
+from pairsieve.contracts import MapShards
 from pairsieve.errors import InputError, LedgerError, PairsieveError, SettingsError
 from pairsieve.files import locked, read_record
 from pairsieve.ledger import Ledger, open_ledger
+from pairsieve.ledger.names import TASK_LABELS
 from pairsieve.ledger.records import RoundCount
 from pairsieve.measure.figures import Basis, Batch, Head, RoundFigures, SplitFigures, exact_figures
 from pairsieve.models import encoder_named, learner_named
 from pairsieve.progress import doing
 from pairsieve.scorer import ScoredSpace, Scorer
 from pairsieve.settings import CAMPAIGN_FILE, load_settings
-from pairsieve.sources import TruthSource
+from pairsieve.sources import answer_from_task
 from pairsieve.tasks import Split, Task, load_task
 from pairsieve.tasks.task import held_out_dev, shared_pairs
 
@@ -114,7 +115,8 @@ class Campaign:
             raise SettingsError(
                 f"{self.folder} belongs to another task: it began with "
                 f"{self.settings.task_fingerprint[:12]}, {folder} now holds {task.fingerprint[:12]}. "
-                "Put the old task folder back, or begin a new campaign with: pairsieve init"
+                "Put the old task folder back, or begin a new campaign (pairsieve init). To keep answers: "
+                f"pairsieve ledger export {self.folder} --out old.csv, pairsieve data tables --labels old.csv"
             )
         return task
 
@@ -261,22 +263,19 @@ class Campaign:
             self.trainer.scores.forget_rows(self.trainer.model_key(self.labels(round - 1)), splits)
 
     def _answer(self, round: int) -> None:
-        """Let every source answer what it can; with transitivity in parts, inferring what follows between."""
+        """Let the task answer what it can; with transitivity in parts, inferring what follows between."""
         everything = self.ledger.questions(round, "train").ids
         size = max(1, len(everything) // 8) if self.settings.transitivity else max(1, len(everything))
         for first in range(0, len(everything), size):  # fixed parts: a resumed run asks the same
             if self.settings.transitivity:
                 questions.infer_labels(self.ledger, self.split.space, round)
-            for source in self.sources():
-                waiting = self.ledger.open_questions(round, "train")
-                batch = waiting[np.isin(waiting, everything[first : first + size])]
-                if len(batch):
-                    self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
+            waiting = self.ledger.open_questions(round, "train")
+            batch = waiting[np.isin(waiting, everything[first : first + size])]
+            answer_from_task(self.ledger, self.split, batch)
         if self.settings.transitivity:
             questions.infer_labels(self.ledger, self.split.space, round)
-        for source in self.sources() if self.settings.measuring_labels(round) else []:
-            if len(batch := questions.open_measuring(self.ledger, round)):
-                self.ledger.answer(source.answer(batch), who=source.name, source=source.name)
+        if self.settings.measuring_labels(round):
+            answer_from_task(self.ledger, self.split, questions.open_measuring(self.ledger, round))
 
     def _train(self, round: int) -> Trained:
         """What the labels up to a round make, trained or found again; of round 0, the encoder as it came.
@@ -349,10 +348,6 @@ class Campaign:
         scored = self.score(self.split, round, scorer)
         return ScoredSplit(scored.scan, scored.scorer.head_probability, scored.scorer.even_odds)
 
-    def sources(self) -> list[LabelSource]:
-        """Who answers, in turn: the truth, where the task has it; people and files by other entry points."""
-        return [TruthSource(self.split.space, self.split.positives)] if self.split.has_truth else []
-
     def _selection_info(self, round: int) -> SelectionInfo:
         """How the pairs of a round were chosen; where its file is incomplete, they are chosen again."""
         kept = read_checksummed(self._round_file("selection", round), partial(read_record, SelectionInfo))
@@ -401,7 +396,8 @@ class Campaign:
         round = self.latest()
         if round == 0:
             what = "no round is complete yet" + (f", so there is no model {purpose}" if purpose else "")
-            raise InputError(what, where=str(self.folder), remedy=f"pairsieve run {self.folder}")
+            remedy = disagreement(len(tied(self.ledger)), self.folder) or f"pairsieve run {self.folder}"
+            raise InputError(what, where=str(self.folder), remedy=remedy)
         return round
 
     # ── what stands in the folder ───────────────────────────────────────────────────────────────
@@ -469,7 +465,8 @@ class Campaign:
         if self.settings.transitivity:
             errors = questions.inferred_errors(self.ledger, self.split.space)
         about = (self.folder, self.settings, step.name, step.round, step.waiting, step.reason)
-        return Status(*about, errors, tuple(rounds))
+        by_task = len(self.ledger.answers_by_person().get(TASK_LABELS, ()))
+        return Status(*about, errors, tuple(rounds), by_task, len(tied(self.ledger)))
 
     def _round_file(self, kind: str, round: int) -> Path:
         return self.folder / "rounds" / f"{kind}-{round:03d}.json"

@@ -8,12 +8,16 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+import numpy as np
+
 from pairsieve.advice import Advice
 from pairsieve.campaign.figures import AuditFigures, as_written, not_held_out
 from pairsieve.campaign.notebook import html_table
 from pairsieve.campaign.questions import InferredErrors
 from pairsieve.contracts import Estimate
+from pairsieve.ledger import Ledger
 from pairsieve.measure.figures import RoundFigures
+from pairsieve.pairs import Ids
 from pairsieve.settings import CampaignSettings
 
 
@@ -83,6 +87,8 @@ class Status:
     reason: str  # of stopping; else empty
     inference: InferredErrors | None  # of labels by transitivity; None without it
     rounds: tuple[RoundStatus, ...]
+    by_task: int = 0  # questions that the task's own labels answered
+    tied: int = 0  # of those waiting, pairs on which people disagree
 
     @property
     def state(self) -> str:
@@ -115,6 +121,16 @@ class Status:
         return str(self.inference or "")
 
     @property
+    def answered_by_task(self) -> str:
+        """How many questions the task answered with the labels that it states; empty where none."""
+        return f"{self.by_task:,} questions were answered from the task's own labels." if self.by_task else ""
+
+    @property
+    def disagreement(self) -> str:
+        """How many pairs wait because people disagree, and what to do; empty where none does."""
+        return disagreement(self.tied, self.folder)
+
+    @property
     def measured_on(self) -> str:
         """The split of the latest figures; empty where none is."""
         return next((row.measured_on for row in reversed(self.rounds) if row.measured_on), "")
@@ -144,6 +160,8 @@ class Status:
             "next": {name: getattr(self, name) for name in ("step", "round", "waiting")},
             **({"reason": self.reason} if self.reason else {}),
             **({"inferred": self.inference.as_json()} if self.inference else {}),
+            **({"answered_by_task": self.by_task} if self.by_task else {}),
+            **({"disagreements": self.tied} if self.tied else {}),
             "rounds": [row.as_json() for row in self.rounds],
         }
 
@@ -157,8 +175,25 @@ class Status:
             rows.append((f"{row.round}", f"{row.labels:,}", f"{row.positives:,}", ap))
         split = self.measured_on
         foot = [f"AP: exact, over all pairs of {split}." if split else "", self.warning]
-        foot += [self.sentence(), self.advice]
+        foot += [self.sentence(), self.disagreement, self.advice]
         return html_table(head, ("round", "labels", "positives", "AP"), rows, " ".join(filter(None, foot)))
+
+
+def tied(ledger: Ledger) -> Ids:
+    """The pairs that wait because people disagree; sorted."""
+    return np.intersect1d(ledger.disputed(), ledger.open_questions())
+
+
+def disagreement(pairs: int, folder: Path, split: str | None = None) -> str:
+    """What to do about `pairs` on which people disagree; empty where there is none."""
+    if not pairs:
+        return ""
+    page = f"pairsieve label {quote(str(folder))}{f' --split {split}' if split else ''}"
+    wait = "1 pair waits" if pairs == 1 else f"{pairs:,} pairs wait"
+    return (
+        f"{wait} because people disagree: decide on the page ({page}, Open decisions), or let one more "
+        "person answer."
+    )
 
 
 def command_for(step: str, folder: Path) -> str:

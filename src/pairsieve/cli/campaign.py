@@ -100,6 +100,8 @@ def init(
     created = f"{folder}: {settings.strategy} on {task}, {budget:,} labels in rounds of "
     created += f"{', '.join(f'{n:,}' for n in batches)}." if len({*batches}) > 1 else f"{batches[0]:,}."
     if not campaign.split.has_truth:
+        if stated := len(campaign.split.positives) + len(campaign.split.stated_negatives):
+            created += f"\n{stated:,} pairs have a label in the task: nobody is asked about these."
         created += f"\n{hours(budget)}. More or fewer: --labels N; later: pairsieve extend."
     drawn = sum(map(settings.measuring_labels, range(1, settings.schedule.rounds + 1)))
     dev = campaign.task.splits.get("dev")
@@ -119,8 +121,10 @@ def hours(labels: int) -> str:
     """What so many labels cost a person, in words: 6 to 15 seconds each."""
     low, high = labels * 6 / 3600, labels * 15 / 3600
     if high < 1.5:
-        minutes = [max(1, round(60 * value)) for value in (low, high)]
-        return f"One person needs about {minutes[0]} to {minutes[1]} minutes for them"
+        least, most = (max(1, round(60 * value)) for value in (low, high))
+        if most == 1:
+            return "One person needs about a minute for them"
+        return f"One person needs about {least} to {most} minutes for them"
     return f"One person needs about {low:.0f} to {high:.0f} hours for them"
 
 
@@ -205,7 +209,8 @@ def _show_status(folder: Path, now: Status, last: str, as_json: bool) -> None:
         command += f" (in the browser), or by file: pairsieve ask {place} --out batch.csv"
     elif now.state != "ready":
         command = f"pairsieve match {place}, or more labels: pairsieve extend {place} --labels 200"
-    words = f"{rounds_table(now)}\n\n{_line(now.advice)}{_line(now.inferred)}{_line(last.rstrip())}"
+    about = (now.advice, now.inferred, now.answered_by_task, last.rstrip(), now.disagreement)
+    words = f"{rounds_table(now)}\n\n{''.join(map(_line, about))}"
     show(now.as_json(), as_json, f"{words}Next: {command}")
 
 

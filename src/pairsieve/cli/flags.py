@@ -11,10 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 _ARGUMENT = re.compile(r"`([a-z_0-9]+)(?:=([^`]*))?`")
+_EITHER = re.compile(rf"({_ARGUMENT.pattern}) or ({_ARGUMENT.pattern})")
 
 
 def in_flags(message: str, command: Any) -> str:
-    """`message` with each argument that `command` has an option for named by that option's flag."""
+    """`message` with each argument that `command` has an option for named by that option's flag.
+
+    Of "`one` or `other`" what the command does not have is left out.
+    """
     options = {param.name.rstrip("_"): param for param in command.params}
 
     def flag(found: re.Match[str]) -> str:
@@ -32,7 +36,11 @@ def in_flags(message: str, command: Any) -> str:
             return (turned_off if value == "False" else written) or turned_off or written
         return written if value is None else f"{written} {value.strip(chr(39) + chr(34))}"
 
-    return _ARGUMENT.sub(flag, message)
+    def either(found: re.Match[str]) -> str:
+        there = [each for each in (found[1], found[4]) if _ARGUMENT.sub(flag, each) != each]
+        return there[0] if len(there) == 1 else found[0]
+
+    return _ARGUMENT.sub(flag, _EITHER.sub(either, message))
 
 
 def command_of(group: Any, words: Sequence[str]) -> Any:

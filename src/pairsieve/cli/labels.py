@@ -39,6 +39,7 @@ def ask(
     gives Label Studio tasks, with the labelling configuration beside them (.xml).
     """
     from pairsieve import write_questions
+    from pairsieve.campaign.status import disagreement
 
     found = write_questions(folder, out, format=format_, count=count, person=person, split=split)
     if found.questions:
@@ -46,6 +47,7 @@ def ask(
         there = f" --split {split}" if split else ""
         words = f"{', '.join(map(str, found.files))}: {found.questions:,} questions. Answered, bring them "
         words += f"back with: pairsieve import {folder} {out} --who {who}{there}"
+        words = "\n".join(filter(None, (words, disagreement(found.disagreements, folder, split))))
     else:
         words = f"No question waits{f' for {person}' if person else ''}; nothing was written."
     show(found.as_json(), as_json, words)
@@ -66,6 +68,7 @@ def import_(
     is in the file's column who, or is asked for in a terminal.
     """
     from pairsieve import import_answers, next_command, open_campaign
+    from pairsieve.campaign.status import disagreement
     from pairsieve.sources.exchange import NobodyNamed
 
     campaign = open_campaign(folder)
@@ -81,7 +84,9 @@ def import_(
     words += f"{found.unanswered:,} rows without an answer. {found.waiting:,} questions wait."
     own = split is None or split == campaign.settings.split
     next_ = next_command(campaign) if own else f"pairsieve audit {folder} --split {split}"
-    show(found.as_json(), as_json, words + (f" Next: {next_}" if next_ else ""))
+    undecided = disagreement(found.disagreements, folder, split)
+    words = "\n".join(filter(None, (words + (f" Next: {next_}" if next_ else ""), undecided)))
+    show(found.as_json(), as_json, words)
 
 
 @ledger_app.command("export")

@@ -8,7 +8,8 @@ from collections.abc import Set
 from pairsieve.errors import InputError
 
 LONGEST_NAME = 64  # of a person
-RESERVED = {"truth", "transitivity"}  # names under which others answer
+TASK_LABELS = "the task's labels"  # who answers the pairs that a task states without its whole truth
+RESERVED = {"truth", "transitivity", TASK_LABELS}  # names under which others answer
 
 
 def person_name(who: str, models: Set[str] = frozenset(), where: str = "") -> str:

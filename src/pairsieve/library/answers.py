@@ -12,6 +12,7 @@ import numpy as np
 
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.audits import SplitLedger, split_ledger
+from pairsieve.campaign.status import tied
 from pairsieve.contracts import Answer, generator_for
 from pairsieve.errors import InputError
 from pairsieve.files import read_limited
@@ -112,7 +113,8 @@ def write_questions(
     batch = QuestionBatch(ids, *place.split.keys(ids), *place.split.texts(ids))
     note = campaign.folder / GUIDELINE
     guideline = note.read_text(encoding="utf-8") if note.is_file() else ""
-    return QuestionFile(tuple(write_batch(Path(out), batch, format, guideline)), len(ids))
+    files = tuple(write_batch(Path(out), batch, format, guideline))
+    return QuestionFile(files, len(ids), int(np.isin(ids, tied(place.ledger)).sum()))
 
 
 def import_answers(
@@ -152,7 +154,14 @@ def import_answers(
     new_answers, waiting = sum(written.values()), len(place.ledger.open_questions())
     known_before = len(found.answers) - new_answers
     return ImportedAnswers(
-        path, new_answers, known_before, found.unanswered, found.cancelled, written, waiting
+        path,
+        new_answers,
+        known_before,
+        found.unanswered,
+        found.cancelled,
+        written,
+        waiting,
+        len(tied(place.ledger)),
     )
 
 

@@ -94,7 +94,9 @@ def evaluate_model(campaign: Place, split: str = "test", *, round: int | None = 
     """Exact figures of a campaign's model (the latest, or that of a round) over ALL pairs of a split."""
     campaign = open_campaign(campaign)
     of_round = trained_round(campaign, round)
-    measured = _with_truth(campaign.task, split, str(campaign.folder))
+    known = any(each.has_truth for each in campaign.task.splits.values())
+    audit = "" if known else f". Figures without the truth, from labels: pairsieve audit {campaign.folder}"
+    measured = _with_truth(campaign.task, split, str(campaign.folder), audit)
     return _exact(campaign.task, measured, campaign.score(measured, of_round).scan, of_round)
 
 
@@ -233,16 +235,16 @@ def _task_and_split(task: Task | Folder, split: str) -> tuple[Task, Split]:
     return held, _with_truth(held, split, held.name if isinstance(task, Task) else str(task))
 
 
-def _with_truth(task: Task, name: str, where: str) -> Split:
+def _with_truth(task: Task, name: str, where: str, audit: str = "") -> Split:
     if name not in task.splits:
-        raise InputError(f"no split {name!r}", where=where, remedy=nearest(name, task.splits))
+        raise InputError(f"no split {name!r}", where=where, remedy=nearest(name, task.splits) + audit)
     measured = task.splits[name]
     if not measured.has_truth:
         raise InputError(
             f"split {name!r} has no truth",
             where=where,
             why="without the label of every pair, nobody can count false positives",
-            remedy="Make the task with its known matches: `matches` of pairsieve data tables",
+            remedy=f"Make the task with its known matches: pairsieve data tables --matches FILE{audit}",
         )
     if len(measured.positives) == 0:
         raise InputError(

@@ -63,6 +63,7 @@ class QuestionFile(Record):
 
     files: tuple[Path, ...]
     questions: int
+    disagreements: int = 0  # of these, pairs on which people disagree
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class ImportedAnswers(Record):
     cancelled: int
     by_person: dict[str, int]  # answers written
     waiting: int  # questions still open
+    disagreements: int = 0  # of these, pairs on which people disagree
 
 
 @dataclass(frozen=True, eq=False)

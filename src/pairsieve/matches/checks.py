@@ -2,7 +2,7 @@
 
 The pure procedures are in `audit/guarantee.py`. Here they meet a ledger: questions are written as those of
 audits are, under a name that says which round's scorer is checked, so that the page, files and models serve
-them alike; the truth answers where the split has it. Nothing is kept besides: a check that waited for people
+them alike; the task answers what it can. Nothing is kept besides: a check that waited for people
 is run again from its start, and finds their answers.
 """
 
@@ -39,7 +39,7 @@ from pairsieve.matches.listing import Known
 from pairsieve.matches.ranking import Ranking
 from pairsieve.measure.curve import Curve
 from pairsieve.pairs import Ids, Scores, is_member
-from pairsieve.sources import TruthSource
+from pairsieve.sources import answer_from_task
 from pairsieve.tasks import Split
 
 AT_ONCE, AT_ONCE_PEOPLE = 10, 30  # labels asked for before looking again
@@ -122,7 +122,11 @@ class Checker:
             at_once=AT_ONCE if self.split.has_truth else AT_ONCE_PEOPLE,
         )
         at = float(thresholds[result.certified - 1]) if result.certified else None
-        check = Check("precision", value, confidence, result.labels, at, result.waiting, result.wanted)
+        waiting = 0
+        if result.waiting:  # of the pairs of the step, some may have been answered
+            own_ids = check_pairs(self.ledger, self.round)
+            waiting = int(np.isin(own_ids, self.ledger.open_questions(purpose="audit")).sum())
+        check = Check("precision", value, confidence, result.labels, at, waiting, result.wanted)
         return replace(check, left=result.left, failed=result.failed)
 
     def recall(self, every: Curve, free: Curve, value: float, labels: int, confidence: float) -> Check:
@@ -154,7 +158,7 @@ class Checker:
         new = ~is_member(ids[np.concatenate(wanted)], own_ids)
         if new.any():
             self._write(ids[np.concatenate(wanted)][new], chance[new], name)
-        self._answer_from_truth()
+        answer_from_task(self.ledger, self.split, self.ledger.open_questions(purpose="audit"))
         own_ids, _ = self._recall_questions(begun)
         waiting = int(np.isin(own_ids, self.ledger.open_questions(purpose="audit")).sum())
         check = replace(check, labels=len(own_ids), waiting=waiting)
@@ -243,7 +247,7 @@ class Checker:
             batches = {name for name in questions.strategy if name.startswith(f"{CHECK}{self.round},")}
             name = f"{CHECK}{self.round}, batch {len(batches) + 1}"
             self._write(new, np.full(len(new), min(max(chance, 1e-12), 1.0)), name)
-        self._answer_from_truth()
+        answer_from_task(self.ledger, self.split, self.ledger.open_questions(purpose="audit"))
         if np.isin(ids, self.ledger.open_questions(purpose="audit")).any():
             return None
         given, labels = self.ledger.labels("audit")
@@ -255,12 +259,6 @@ class Checker:
     def _write(self, ids: Ids, chance: Floats, name: str) -> None:
         round = max(self.ledger.rounds("train"), default=self.round)
         self.ledger.ask(round, ids, *self.split.keys(ids), "check", name, chance, purpose="audit")
-
-    def _answer_from_truth(self) -> None:
-        waiting = self.ledger.open_questions(purpose="audit")
-        if self.split.has_truth and len(waiting):
-            source = TruthSource(self.split.space, self.split.positives)
-            self.ledger.answer(source.answer(waiting), who=source.name, source=source.name)
 
 
 def check_pairs(ledger: Ledger, round: int) -> Ids:

@@ -370,7 +370,7 @@ def check_equivalence(space: object, relation: str, where: str) -> None:
     """Groups make sense where matching is transitive: within one collection of an equivalence relation."""
     if relation != "equivalence" or not isinstance(space, AllPairs):
         why = "groups need one collection in which matching is symmetric and transitive"
-        remedy = "List the pairs with pairsieve match; `one_to_one` gives each text at most one partner"
+        remedy = "List the pairs with pairsieve match; its --one-to-one gives each text at most one partner"
         raise InputError(f"the relation {relation!r} has no groups", where=where, why=why, remedy=remedy)
 
 

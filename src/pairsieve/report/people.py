@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pairsieve.campaign import Campaign
 from pairsieve.contracts import Estimate, generator_for
+from pairsieve.ledger.names import RESERVED
 from pairsieve.measure.agreement import MISSING, alpha_estimate
 
 KINDS = {"match": 1, "no_match": 0, "unsure": None}
@@ -28,7 +29,7 @@ class People:
 def people_of(campaign: Campaign) -> People | None:
     """Who answered; None where only the task's own truth did."""
     by_person = campaign.ledger.answers_by_person()
-    if not set(by_person) - {"truth"}:
+    if not set(by_person) - RESERVED:
         return None
     answers, votes = {}, dict[int, dict[str, int | None]]()
     for who, given in sorted(by_person.items()):

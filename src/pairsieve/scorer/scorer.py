@@ -200,6 +200,12 @@ def score_texts(
             what, why = "`right_texts` is given", "the scorer was trained on pairs within one collection"
             remedy = "Give one list of texts"
         raise InputError(what, why=why, remedy=remedy)
+    for name, given in (("left_texts", left_texts), ("right_texts", right_texts)):
+        wrong = next((each for each in (() if given is None else given) if not isinstance(each, str)), None)
+        if wrong is not None:
+            what, why = f"`{name}` holds a {type(wrong).__name__}", "a scorer reads texts: a list of strings"
+            remedy = "Give of a record its text in the task (`split.left.texts`): the values joined by ' | '"
+            raise InputError(what, why=why, remedy=remedy)
     left = scorer.matcher.embed(left_texts, "left")
     right = None if right_texts is None else scorer.matcher.embed(right_texts, "right")
     space: PairSpace = AllPairs(len(left)) if right is None else CrossPairs(len(left), len(right))

@@ -1,4 +1,4 @@
-"""Label sources: the one that answers from a task's truth, and the conformance kit of all of them.
+"""Label sources: those that answer from a task (its truth, or its labels), and the conformance kit of all.
 
 Each follows `contracts.LabelSource`. The others stand in their own modules: files (`exchange.py`), Label
 Studio, a language model.
@@ -7,12 +7,18 @@ Studio, a language model.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pairsieve.contracts import Answer, LabelSource
 from pairsieve.errors import InputError
+from pairsieve.ledger import Ledger
+from pairsieve.ledger.names import TASK_LABELS
 from pairsieve.pairs import Ids, PairSpace, is_member, pair_rows
+
+if TYPE_CHECKING:
+    from pairsieve.tasks import Split
 
 
 class TruthSource:
@@ -40,6 +46,40 @@ class TruthSource:
         inside = ids[self.space.contains(ids)]
         matches = is_member(inside, self.positives)
         return [Answer(id, int(match)) for id, match in zip(inside.tolist(), matches.tolist())]
+
+
+class StatedLabels:
+    """Answers the pairs that a task states without its whole truth; every other one stays open."""
+
+    name = TASK_LABELS
+
+    def __init__(self, positives: Ids, negatives: Ids) -> None:
+        self.positives, self.stated = positives, np.union1d(positives, negatives)
+
+    def answer(self, ids: Ids) -> Sequence[Answer]:
+        """One answer per stated id, in the order given. ids: (n,) int64."""
+        stated = ids[is_member(ids, self.stated)]
+        matches = is_member(stated, self.positives)
+        return [Answer(id, int(match)) for id, match in zip(stated.tolist(), matches.tolist())]
+
+
+def task_source(split: Split) -> LabelSource:
+    """What a task can answer by itself: every pair where it has its truth, else those that it states."""
+    if split.has_truth:
+        return TruthSource(split.space, split.positives)
+    return StatedLabels(split.positives, split.stated_negatives)
+
+
+def answer_from_task(ledger: Ledger, split: Split, waiting: Ids) -> None:
+    """Let the task answer what it can of the `waiting` pairs; people and files answer in their own time.
+
+    A pair that it answered before and that waits again is one on which people disagree with it: left to them.
+    """
+    source = task_source(split)
+    if answers := source.answer(waiting):
+        before = ledger.answers_by_person().get(source.name, {})
+        new = [answer for answer in answers if answer.id not in before]
+        ledger.answer(new, who=source.name, source=source.name)
 
 
 def check_label_source(source: LabelSource, ids: Ids) -> None:

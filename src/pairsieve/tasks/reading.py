@@ -333,10 +333,12 @@ def _read_delimited(
             body = [row for row in body if row]
     for number, row in zip(numbers, body):
         if len(row) != len(header):
+            quoted = f"a {DELIMITERS.get(mark, repr(mark))} or line break inside a text must be quoted"
+            short = "it is too short: cells are missing, or a line break inside a text is not quoted"
             raise file.error(
-                f"the row has {len(row)} fields, the header has {len(header)}",
+                f"the row has {len(row)} field{'s' * (len(row) != 1)}, the header has {len(header)}",
                 number,
-                why=f"a {DELIMITERS.get(mark, repr(mark))} or line break inside a text must be quoted",
+                why=short if len(row) < len(header) else quoted,
                 remedy='Quote the text with "…", or pass `delimiter` if the file uses another one',
             )
     columns = list(zip(*body)) or [() for _ in header]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from pairsieve.campaign.questions import WHY as MEASURING
 from pairsieve.campaign.selecting import FIRST_WHY, MOST_FIRST
 from pairsieve.ledger import Answers, Ledger, Questions
 from pairsieve.sources.overlap import SOURCE as LANGUAGE_MODEL
@@ -78,6 +79,7 @@ class AnswerCache:
         self.asked: Counter[BatchKey] = Counter()
         self.open: Counter[BatchKey] = Counter()
         self.positives: Counter[BatchKey] = Counter()
+        self.measured = 0  # questions of the rounds' measuring shares that are answered
         self.follows = 0  # pairs whose label is inferred, as nobody said match or no match
 
     def is_old(self) -> bool:
@@ -188,6 +190,7 @@ class AnswerCache:
         batch, state = self.questions[pair].batch, self.state(pair)
         self.open[batch] += step * (state == "open")
         self.positives[batch] += step * (state == "match")
+        self.measured += step * (self.questions[pair].why == MEASURING and state != "open")
         nobody = pair not in self.settled and not any(_for_and_against(self.votes.get(pair, {})))
         self.follows += step * (nobody and pair in self.inferred)
 

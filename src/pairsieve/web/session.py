@@ -314,7 +314,8 @@ class LabellingSession:
             },
             "budget": {
                 "labels": self.campaign.settings.schedule.budget() if self.place.own else cache.asked.total(),
-                "answered": sum(cache.asked[p] - cache.open[p] for p in counted),
+                "answered": sum(cache.asked[p] - cache.open[p] for p in counted)
+                + (cache.measured if self.place.own else 0),
             },
             "own_answers": len(cache.history.get(who, {})),
             "inferred": cache.follows,
