@@ -7,10 +7,11 @@ that share a group as dependent (Aronow, Samii and Assenova 2015): with e = labe
     variance = (Σ over groups (Σ e of the pairs that touch it)² - Σ e² of pairs between two groups) / pairs²
 
 and as much as one group more would add, whose pairs match as the curve says: else the rate of a few groups
-whose pairs are all alike would be known. A rate is known where two standard errors of the difference of two
-such splits are at most 0.1 (`STEP_ERROR`). Ranges of scores are joined until theirs is. A range whose rate is
-known is not joined with one of another rate; between two of these may be one whose rate nothing tells. It
-has no probability.
+whose pairs are all alike would be known. Non-matches come in families too, such as the products of a brand:
+groups with a non-matching pair between them whose probability is in doubt count as one. A rate is known where
+two standard errors of the difference of two such splits are at most 0.1 (`STEP_ERROR`). Ranges of scores are
+joined until theirs is. A range whose rate is known is not joined with one of another rate; between two of
+these may be one whose rate nothing tells. It has no probability.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairsieve.numeric import sigmoid
-from pairsieve.scorer.calibration import Calibration, scaled, scaled_slope
+from pairsieve.scorer.calibration import DOUBT, Calibration, scaled, scaled_slope
+from pairsieve.tasks.truth import components
 
 Floats = NDArray[np.float64]
 
@@ -58,6 +60,12 @@ class GroupedPairs:
         effective = sizes.sum() / (sizes**2).sum() * count  # Kish's number of groups
         spread = max(float((sums**2).sum() - (off[between] ** 2).sum()), float((off**2).sum()))
         return spread / count**2 + expected * (1.0 - expected) / effective**2
+
+    def joined(self, doubtful: NDArray[np.bool_]) -> GroupedPairs:
+        """Groups with a doubtful non-matching pair (n,) between them as one."""
+        one, other = self.groups[doubtful & ~self.labels].T
+        count = int(self.groups.max(initial=-1)) + 1
+        return replace(self, groups=components(count, one, other)[self.groups])
 
 
 @dataclass(frozen=True)
@@ -102,7 +110,9 @@ def true_steps(
     split that probabilities are stated for (`tasks.task.non_match_factor`).
     """
     z = np.asarray(log_odds, np.float64)
-    smooth = sigmoid(curve.log_odds(z)) * np.asarray(pairs, np.float64)
+    curved = sigmoid(curve.log_odds(z))
+    near = near.joined(((curved > DOUBT[0]) & (curved < DOUBT[1]))[near.places])
+    smooth = curved * np.asarray(pairs, np.float64)
     size, true, expected = (np.cumsum(np.asarray(each, np.float64)) for each in (pairs, matches, smooth))
     reached = int(near.places[-1]) if len(near.places) else -1
 

@@ -41,7 +41,7 @@ from pairsieve.measure.curve import Curve
 from pairsieve.models.head import fit_head
 from pairsieve.numeric import logit, sigmoid
 from pairsieve.scan import Scan
-from pairsieve.scorer.calibration import Calibration, scaled, scaled_slope
+from pairsieve.scorer.calibration import DOUBT, Calibration, scaled, scaled_slope
 
 WITH_CHOSEN, WITHOUT_CHOSEN = (0.3, 0.25), (0.0, 0.5)  # what a chosen label counts, and the scale of the t
 CONTRADICTION = 1.5  # log-likelihood of the drawn labels from which the chosen ones do not count
@@ -51,7 +51,6 @@ THINNING = 1.5  # prior: the match rate falls like rank^-1.5 below the boundary
 OUTLIER = 0.02  # share of answers that say nothing
 MOST_MOVED = 10.0  # a drawn label counts so many times another at the most, or so little
 STEEPEST = 30.0  # of a prior slope
-DOUBT = (0.05, 0.95)  # probabilities between which steps are stated
 MOST_STEPS, DRAWN_ERROR = 9, 0.05  # and the standard error of a step's rate by the drawn labels in it
 MOST_OFF = 0.1  # that a probability above the steps may be off by
 

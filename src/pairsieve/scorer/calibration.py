@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from pairsieve.numeric import sigmoid
 
 FEWEST = 20  # drawn labels from which a stated probability is called one
+DOUBT = (0.05, 0.95)  # probabilities between which labels tell it
 
 Floats = NDArray[np.float64]
 
