@@ -46,14 +46,18 @@ def calibration_of(
     """From dev's truth, if its pairs are held out, else from the labels drawn of the campaign's own split.
 
     split: whose probabilities are stated (the campaign's own). Of another size than the one that calibrates,
-    it has more or fewer non-matches a match; None where far more or fewer. Kept in the campaign's folder
-    until other labels are drawn. look: count all pairs where none is kept.
+    it has more or fewer non-matches a match. Where far more or fewer, that one does not calibrate. Kept in
+    the campaign's folder until other labels are drawn. look: count all pairs where none is kept.
     """
     dev = held_out_dev(campaign.task, campaign.split)
-    by_truth, source = dev is not None, dev or campaign.split
-    factor = float(f"{non_match_factor(split or campaign.split, source):.3g}")
-    if not 1.0 / MOST_SCALED <= factor <= MOST_SCALED:
+    for source in (dev, campaign.split):
+        if source is not None:
+            factor = float(f"{non_match_factor(split or campaign.split, source):.3g}")
+            if 1.0 / MOST_SCALED <= factor <= MOST_SCALED:
+                break
+    else:
         return None
+    by_truth = source is dev
     basis = {
         "format": FORMAT,
         "split": source.name,
@@ -61,7 +65,7 @@ def calibration_of(
         "labels": labels_digest(*campaign.ledger.labels(through=round)),
         "drawn": "" if by_truth else labels_digest(*campaign.ledger.labels("audit")),
     }
-    name = f"calibration-{round:03d}" + ("" if factor == 1.0 else f"-{factor:g}")
+    name = f"calibration-{round:03d}-{source.name}" + ("" if factor == 1.0 else f"-{factor:g}")
     kept = campaign.folder / "rounds" / f"{name}.json"
     written = read_checksummed(kept, dict) or {}
     if written.get("basis") != basis:
