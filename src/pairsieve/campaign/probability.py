@@ -82,7 +82,7 @@ def calibration_of(
 
 
 def _calibrated(
-    campaign: Campaign, split: Split, round: int, by_truth: bool, factor: float
+    campaign: Campaign, split: Split, round: int, by_truth: bool, factor: float = 1.0
 ) -> Calibration | None:
     scored = campaign.score(split, round)
     scorer, weights = scored.scorer, None
