@@ -37,7 +37,7 @@ def table_of(campaign: Campaign, split_name: str | None) -> dict[str, Any]:
     """The reliability table of a split, and the pairs without a probability; no bins where none is stated."""
     split, round = split_named(campaign, split_name), campaign.trained_round()
     scored = campaign.score(split, round)
-    scorer = calibrated_scorer(campaign, round)
+    scorer = calibrated_scorer(campaign, round, split=split)
     drawn = 0 if scorer.calibration is None else scorer.calibration.drawn
     if not scorer.calibrated:
         return {"drawn": drawn, "worst": None, "bins": [], "none": None}

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from evaluating import Pairsieve, runner
 from pairsieve.campaign import Campaign
-from pairsieve.campaign.probability import calibrated_scorer
+from pairsieve.campaign.probability import calibrated_scorer, calibration_of
 from pairsieve.explain import MOST_LETTERS, Explanation, close_keys, explain, pieces, words_of
 from pairsieve.pairs import AllPairs, pair_rows
-from pairsieve.tasks import Collection, Task, save_task
+from pairsieve.scorer.calibration import Calibration
+from pairsieve.tasks import Collection, Split, Task, save_task
 from pairsieve.tasks.fields import make_fields
 from pairsieve.tasks.joined import joined_rows
 from pairsieve.tasks.task import one_collection
@@ -104,8 +105,38 @@ def test_how_it_stands_among_all_pairs(sides: str, request: pytest.FixtureReques
     assert told.at_score.recall == pytest.approx((positive & reaching).sum() / positive.sum())
     assert told.truth == bool(positive[ids == pair][0])
     assert told.log_odds == pytest.approx(float(scored.scorer.log_odds(np.array([mine]))[0]))
-    chance = calibrated_scorer(campaign, told.round).probabilities(np.array([mine]))[0]
+    scorer = calibrated_scorer(campaign, told.round, split=part)
+    chance = scorer.probabilities(np.array([mine]))[0]
     assert told.probability == pytest.approx(float(chance)) and 0 < chance < 1
+
+
+def test_a_probability_is_for_a_split_of_the_size_that_is_looked_at(
+    mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice the texts of dev: four times the pairs and twice the matches, so a match has twice the others."""
+    campaign = Campaign(mine)
+    texts = len(campaign.task.splits["dev"].left)
+
+    def of(times: float) -> Calibration | None:
+        count, nothing = round(times * texts), np.empty(0, np.int64)
+        collection = Collection([str(at) for at in range(count)], ["a text"] * count)
+        split = one_collection("other", collection, nothing, nothing, False)
+        return calibration_of(campaign, campaign.latest(), split=split)
+
+    same, twice, half = of(1.0), of(2.0), of(0.5)
+    assert same is not None and twice is not None and half is not None
+    assert same.height - twice.height == pytest.approx(np.log(2.0), abs=0.05)
+    assert same.height - half.height == pytest.approx(np.log(0.5), abs=0.05)
+    seen = []
+
+    def calibrated(campaign: Campaign, split: Split, round: int, by_truth: bool, factor: float) -> None:
+        seen.append((split.name, by_truth, round, factor))
+
+    monkeypatch.setattr("pairsieve.campaign.probability._calibrated", calibrated)
+    assert of(10.0) is None and of(0.1) is None and not seen, "far from dev and from train"
+    assert of(5.0) is None
+    (source, by_truth, _, factor), train = seen[0], len(campaign.task.splits["train"].left)
+    assert source == "train" and not by_truth and factor == pytest.approx(5 * texts / train, abs=0.02)
 
 
 @pytest.mark.parametrize("sides", ["mine", "two_sided"])

@@ -116,3 +116,40 @@ def test_what_one_split_states_holds_in_another(groups: int) -> None:
     assert good >= 18
     assert some > {40: 0.0, 200: 0.2, 800: 0.9}[groups]
     assert abs(STEP_ERROR - 0.0354) < 1e-4
+
+
+def test_a_split_of_twice_the_texts_has_twice_the_non_matches_a_match() -> None:
+    """400 matches, 600 pairs of which 300 match, 2,000 others: a rate of 1/2 is one of 1/3 there."""
+    labels, z = (
+        np.concatenate([np.ones(400), np.tile([1, 0], 300), np.zeros(2000)]) == 1,
+        np.linspace(8, -8, 3000),
+    )
+    near = grouped(labels, np.arange(3000))
+    for factor, rate in ((1.0, 1 / 2), (2.0, 1 / 3), (0.5, 2 / 3)):
+        p = true_steps(CURVE, z, np.ones(3000), labels, near, factor).probabilities(z)
+        assert p[450:950] == pytest.approx(rate, abs=0.05)
+    # 120 such pairs have a standard error of 0.046, too much; of a rate of 1/5 it is 0.029.
+    few = np.concatenate([np.ones(400), np.tile([1, 0], 60), np.zeros(2000)]) == 1
+    pairs, z = grouped(few, np.arange(2520)), np.linspace(8, -8, 2520)
+    p, scaled = (true_steps(CURVE, z, np.ones(2520), few, pairs, by).probabilities(z) for by in (1.0, 4.0))
+    assert np.isnan(p[430:490]).all() and scaled[430:490] == pytest.approx(0.2, abs=0.06)
+
+
+def test_non_matches_of_a_family_count_once() -> None:
+    """400 matches, 600 pairs in doubt, 2,000 others. Half of the pairs in doubt match. The others are of two
+    brands, each 150 pairs between one product and the next: no more than two of them share a product."""
+    labels, z = (
+        np.concatenate([np.ones(400), np.tile([1, 0], 300), np.zeros(2000)]) == 1,
+        np.linspace(8, -8, 3000),
+    )
+    groups = np.arange(3000)[:, None].repeat(2, axis=1)
+    others = np.flatnonzero(~labels[:1000])
+    groups[others] = 10_000 + np.arange(300)[:, None] + [0, 1]
+    groups[others[150:]] += 1000
+    pairs = GroupedPairs(np.arange(3000), labels, groups)
+    joined = pairs.joined(np.arange(3000) < 1000)
+    assert len(np.unique(joined.groups[others])) == 2
+    assert pairs.variance(400, 999, 0.5) == pytest.approx(3 * 0.25 / 1200, rel=0.5)
+    assert joined.variance(400, 999, 0.5) > 2 * (150 * 0.5) ** 2 / 600**2
+    assert np.isnan(true_steps(CURVE, z, np.ones(3000), labels, pairs).probabilities(z)[450:950]).all()
+    assert not np.isnan(stated(labels, np.arange(3000))[450:950]).any(), "as pairs of 3,000 products"

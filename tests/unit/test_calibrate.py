@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import experiments.bench.calibration as bench
 from examples import examples
-from pairsieve.audit.calibrate import calibrate, drawn_weights, expected_curve, reliability
+from pairsieve.audit.calibrate import calibrate, drawn_weights, expected_curve, highest_known, reliability
 from pairsieve.audit.draws import AskedPairs
 from pairsieve.numeric import sigmoid
 from pairsieve.scorer.calibration import FEWEST, Calibration
@@ -74,7 +74,7 @@ def test_the_list_of_a_far_too_optimistic_scorer_is_cut_where_it_belongs() -> No
 def test_as_many_steps_are_stated_as_drawn_labels_tell_of() -> None:
     """Two standard errors of a step's rate are at most 0.1: of a half, 100 labels in it tell.
 
-    With fewer none is stated between 0.05 and 0.95; below and above the curve is.
+    With fewer none is stated between 0.05 and 0.95. Below the curve is, and above what is known.
     """
     rng = np.random.default_rng(2)
     grid, counts = np.linspace(8, -8, 400), np.full(400, 50.0)
@@ -87,15 +87,18 @@ def test_as_many_steps_are_stated_as_drawn_labels_tell_of() -> None:
         curve = calibrate((chosen, labels), (z[:number], y[:number]), (grid, counts))
         p, smooth = curve.probabilities(grid), sigmoid(curve.log_odds(grid))
         middle = (smooth >= 0.05) & (smooth < 0.95)
-        assert np.array_equal(p[~middle], smooth[~middle])
-        told = sigmoid(curve.log_odds(z[:number]))
+        top, told = smooth >= 0.95, sigmoid(curve.log_odds(z[:number]))
+        highest = highest_known(y[:number][told > 0.95])
+        assert np.array_equal(p[smooth < 0.05], smooth[smooth < 0.05])
+        assert np.array_equal(p[top], np.minimum(smooth[top], np.float64(highest)), equal_nan=True)
         for step in np.unique(p[middle & ~np.isnan(p)]):
             inside = smooth[p == step]
             labels_there = int(((told >= inside.min()) & (told <= inside.max())).sum())
             assert step * (1 - step) / labels_there <= 1.05 * 0.05**2
         seen.append(0 if np.isnan(p[middle]).all() else len(np.unique(p[middle])))
         if seen[-1]:
-            assert not np.isnan(p).any() and (p * counts).sum() == pytest.approx((smooth * counts).sum())
+            assert not np.isnan(p).any()
+            assert (p * counts)[middle].sum() == pytest.approx((smooth * counts)[middle].sum())
         again = Calibration(**json.loads(json.dumps(asdict(curve))))
         assert np.array_equal(again.probabilities(grid), p, equal_nan=True)
     assert seen[0] == 0 and 1 <= seen[1] < seen[2]
@@ -111,6 +114,65 @@ def test_drawn_labels_that_have_moved_tell_less() -> None:
     weights = np.where(np.arange(150) % 15 == 0, 10.0, 0.1)
     moved = calibrate(NOTHING, drawn, (grid, counts), weights)
     assert np.isnan(moved.probabilities([0.0])).all()
+
+
+def test_the_highest_probability_is_the_middle_of_what_the_labels_above_the_steps_allow() -> None:
+    """All of n labels match: the lower limit is 0.05^(1/n), 0.8 or more from 14 labels on."""
+    assert highest_known(np.ones(13)) is None and highest_known(np.empty(0)) is None
+    assert highest_known(np.ones(14)) == pytest.approx((1 + 0.05 ** (1 / 14)) / 2)
+    assert highest_known(np.ones(300)) == pytest.approx(0.995, abs=1e-3)
+    assert highest_known(np.arange(21) > 0) is None and highest_known(np.arange(22) > 0) is not None
+    # With four times as many non-matches a match, odds of 4 are odds of 1: a limit of 0.94 is one of 0.8.
+    assert highest_known(np.ones(48), 4.0) is None and highest_known(np.ones(50), 4.0) is not None
+
+
+def drawn_of(rates: np.ndarray, scale: float, drawn: int, seed: int) -> tuple[Calibration, np.ndarray]:
+    """A calibration of 20,000 pairs by labels drawn evenly over the logarithm of the rank, and by 360 chosen
+    near rank 600; and the log-odds of the pairs."""
+    rng, z = np.random.default_rng(seed), log_odds_of(scale)
+    chosen, at = (
+        np.clip(np.exp(logs), 1, 20_000).astype(int) - 1
+        for logs in (np.log(600) + 0.4 * rng.standard_normal(360), rng.uniform(0.0, np.log(20_000), drawn))
+    )
+    match = rng.random(20_000) < rates
+    return calibrate((z[chosen], match[chosen]), (z[at], match[at]), (z, np.ones(20_000))), z
+
+
+def log_odds_of(scale: float) -> np.ndarray:
+    return -scale * np.log(np.arange(1, 20_001) / 600)
+
+
+def test_a_rate_that_levels_off_is_not_stated_as_that_of_the_curve() -> None:
+    """From some score on 0.8 match, however high the score; by few drawn labels the curve rises to 1."""
+    logistic, sure, off = sigmoid(log_odds_of(8.0)), 0, 0
+    for seed in range(8):
+        curve, z = drawn_of(0.8 * logistic, 8.0, 60, seed)
+        sure += (sigmoid(curve.log_odds(z)) > 0.95).sum() >= 50
+        off += (curve.probabilities(z) > 0.9).any()
+        curve, z = drawn_of(logistic, 8.0, 60, seed)
+        assert (np.abs(curve.probabilities(z)[:300] - 1.0) <= 0.1).all(), "what rises to 1 is stated"
+    assert sure >= 4 and off <= 1
+
+
+def test_a_step_that_its_drawn_labels_contradict_is_not_stated() -> None:
+    """The best 150 pairs match less often than those after them; no curve does that."""
+    rates = np.where(np.arange(20_000) < 150, 0.3, sigmoid(log_odds_of(4.0)))
+    for seed in range(4):
+        curve, z = drawn_of(rates, 4.0, 1000, seed)
+        rows = reliability(curve.probabilities(z), np.ones(len(z)), rates)
+        assert all(abs(row.stated - row.true) <= 0.1 for row in rows if row.pairs >= 100)
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_drawn_labels_of_a_smaller_collection_speak_of_a_larger_one(factor: float) -> None:
+    """Of one with twice as many non-matches a match, one of two is one of three."""
+    z, y = np.linspace(-6, 6, 2000), np.random.default_rng(0).random(2000) < sigmoid(np.linspace(-6, 6, 2000))
+    population = np.linspace(8, -8, 400), np.full(400, 50.0)
+    curve = calibrate(NOTHING, (z, y), population, None, factor)
+    p, known = curve.probabilities(z), sigmoid(z - np.log(factor))
+    assert not np.isnan(p).any()
+    rows = reliability(p, np.ones(len(z)), known)
+    assert len(rows) >= 4 and all(abs(row.stated - row.true) < 0.08 for row in rows)
 
 
 def test_expected_matches_and_reliability() -> None:

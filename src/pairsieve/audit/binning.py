@@ -7,10 +7,11 @@ that share a group as dependent (Aronow, Samii and Assenova 2015): with e = labe
     variance = (Σ over groups (Σ e of the pairs that touch it)² - Σ e² of pairs between two groups) / pairs²
 
 and as much as one group more would add, whose pairs match as the curve says: else the rate of a few groups
-whose pairs are all alike would be known. A rate is known where two standard errors of the difference of two
-such splits are at most 0.1 (`STEP_ERROR`). Ranges of scores are joined until theirs is. A range whose rate is
-known is not joined with one of another rate; between two of these may be one whose rate nothing tells. It
-has no probability.
+whose pairs are all alike would be known. Non-matches come in families too, such as the products of a brand:
+groups with a non-matching pair between them whose probability is in doubt count as one. A rate is known where
+two standard errors of the difference of two such splits are at most 0.1 (`STEP_ERROR`). Ranges of scores are
+joined until theirs is. A range whose rate is known is not joined with one of another rate; between two of
+these may be one whose rate nothing tells. It has no probability.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairsieve.numeric import sigmoid
-from pairsieve.scorer.calibration import Calibration
+from pairsieve.scorer.calibration import DOUBT, Calibration, scaled, scaled_slope
+from pairsieve.tasks.truth import components
 
 Floats = NDArray[np.float64]
 
@@ -59,6 +61,12 @@ class GroupedPairs:
         spread = max(float((sums**2).sum() - (off[between] ** 2).sum()), float((off**2).sum()))
         return spread / count**2 + expected * (1.0 - expected) / effective**2
 
+    def joined(self, doubtful: NDArray[np.bool_]) -> GroupedPairs:
+        """Groups with a doubtful non-matching pair (n,) between them as one."""
+        one, other = self.groups[doubtful & ~self.labels].T
+        count = int(self.groups.max(initial=-1)) + 1
+        return replace(self, groups=components(count, one, other)[self.groups])
+
 
 @dataclass(frozen=True)
 class _Range:
@@ -67,14 +75,19 @@ class _Range:
     pairs: float
     matches: float
     error: float  # standard error of the rate
+    factor: float = 1.0  # non-matches of a match there, over those here
 
     @property
     def rate(self) -> float:
         return (self.matches + 0.5) / (self.pairs + 1.0)  # never 0 or 1: no number of pairs tells that
 
     @property
+    def stated(self) -> float:
+        return float(scaled(self.rate, self.factor))
+
+    @property
     def known(self) -> bool:
-        return self.error <= STEP_ERROR
+        return bool(self.error * scaled_slope(self.rate, self.factor) <= STEP_ERROR)
 
     @property
     def misfit(self) -> float:
@@ -83,15 +96,23 @@ class _Range:
 
 
 def true_steps(
-    curve: Calibration, log_odds: ArrayLike, pairs: ArrayLike, matches: ArrayLike, near: GroupedPairs
+    curve: Calibration,
+    log_odds: ArrayLike,
+    pairs: ArrayLike,
+    matches: ArrayLike,
+    near: GroupedPairs,
+    factor: float = 1.0,
 ) -> Calibration:
     """A curve whose steps are the rates of a split with its truth: (g,) counts at descending log-odds.
 
     near: those of the pairs that rank best. Below them nearly none matches, and pairs count as independent.
-    A step whose rate is not known states none.
+    A step whose rate is not known states none. factor: how many times as many non-matches a match has in the
+    split that probabilities are stated for (`tasks.task.non_match_factor`).
     """
     z = np.asarray(log_odds, np.float64)
-    smooth = sigmoid(curve.log_odds(z)) * np.asarray(pairs, np.float64)
+    curved = sigmoid(curve.log_odds(z))
+    near = near.joined(((curved > DOUBT[0]) & (curved < DOUBT[1]))[near.places])
+    smooth = curved * np.asarray(pairs, np.float64)
     size, true, expected = (np.cumsum(np.asarray(each, np.float64)) for each in (pairs, matches, smooth))
     reached = int(near.places[-1]) if len(near.places) else -1
 
@@ -106,7 +127,7 @@ def true_steps(
             variance = near.variance(first, end, likely / max(count, 1.0)) * (inside / max(count, 1.0)) ** 2
         else:
             variance = rate * (1.0 - rate) / max(count, 1.0)
-        return _Range(first, last, count, found, float(np.sqrt(variance)))
+        return _Range(first, last, count, found, float(np.sqrt(variance)), factor)
 
     edges = [-1]
     while edges[-1] < len(z) - 1:
@@ -121,8 +142,8 @@ def true_steps(
             ranges[-2:] = [ranged(ranges[-2].first, ranges[-1].last)]
     ranges = _joined(ranges, ranged)
     ends = [z[0] + 1.0, *(z[each.last] for each in ranges)]
-    rates = [each.rate if each.known else None for each in ranges]
-    return replace(curve, edges=tuple(map(float, ends)), steps=tuple(rates))
+    rates = [each.stated if each.known else None for each in ranges]
+    return replace(curve.scaled(factor), edges=tuple(map(float, ends)), steps=tuple(rates))
 
 
 def _joined(ranges: list[_Range], ranged: Callable[[int, int], _Range]) -> list[_Range]:
@@ -131,7 +152,7 @@ def _joined(ranges: list[_Range], ranged: Callable[[int, int], _Range]) -> list[
     while True:
         best: tuple[float, int, _Range] | None = None
         for at, (one, other) in enumerate(pairwise(ranges)):
-            alike = abs(one.rate - other.rate) <= ALIKE
+            alike = abs(one.stated - other.stated) <= ALIKE
             if (one.known and other.known) or ((one.known or other.known) and not alike):
                 continue
             both = ranged(one.first, other.last)

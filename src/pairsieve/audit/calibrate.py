@@ -21,8 +21,11 @@ does not bend the curve.
 
 Over neighbouring scores true rates jump, for matches come in groups; probabilities in doubt are stated in
 steps (`Calibration.steps`), as many as drawn labels tell of: two standard errors of a step's rate, by the
-drawn labels in it alone, are at most 0.1. What the chosen ones say of pairs in doubt is often farther off
-than that. Where too few labels were drawn among pairs in doubt, these have a score and no probability. Where
+drawn labels in it alone, are at most 0.1, and these labels are within two standard errors of the curve. What
+the chosen ones say of pairs in doubt is often farther off than that. Where too few labels were drawn among
+pairs in doubt, these have a score and no probability. Nor does a curve tell whether the rate levels off where
+it is above 0.95: with 95 % confidence the drawn labels there put it between a lower limit (Clopper and
+Pearson 1934) and 1. The middle of the two is the highest probability stated, where it is known to 0.1. Where
 the truth of a split is known, steps are its rates (`binning.py`).
 """
 
@@ -38,7 +41,7 @@ from pairsieve.measure.curve import Curve
 from pairsieve.models.head import fit_head
 from pairsieve.numeric import logit, sigmoid
 from pairsieve.scan import Scan
-from pairsieve.scorer.calibration import Calibration
+from pairsieve.scorer.calibration import DOUBT, Calibration, scaled, scaled_slope
 
 WITH_CHOSEN, WITHOUT_CHOSEN = (0.3, 0.25), (0.0, 0.5)  # what a chosen label counts, and the scale of the t
 CONTRADICTION = 1.5  # log-likelihood of the drawn labels from which the chosen ones do not count
@@ -48,8 +51,8 @@ THINNING = 1.5  # prior: the match rate falls like rank^-1.5 below the boundary
 OUTLIER = 0.02  # share of answers that say nothing
 MOST_MOVED = 10.0  # a drawn label counts so many times another at the most, or so little
 STEEPEST = 30.0  # of a prior slope
-DOUBT = (0.05, 0.95)  # probabilities between which steps are stated
 MOST_STEPS, DRAWN_ERROR = 9, 0.05  # and the standard error of a step's rate by the drawn labels in it
+MOST_OFF = 0.1  # that a probability above the steps may be off by
 
 
 def calibrate(
@@ -57,13 +60,15 @@ def calibrate(
     drawn: tuple[ArrayLike, ArrayLike],
     population: tuple[ArrayLike, ArrayLike] | None = None,
     weights: ArrayLike | None = None,
+    factor: float = 1.0,
 ) -> Calibration:
     """The curve at the mode of its posterior.
 
     chosen: out-of-fold log-odds (n,) and labels (n,) of pairs that a strategy chose; may be empty or of one
     class. drawn: log-odds by the scorer itself and labels of pairs drawn with known chances, on which it was
     not trained. population: descending log-odds (g,) and how many unlabelled pairs lie at each. weights: of
-    the drawn labels (`drawn_weights`); None where they were drawn under the scorer itself.
+    the drawn labels (`drawn_weights`); None where they were drawn under the scorer itself. factor: how many
+    times as many non-matches a match has where probabilities are stated (`tasks.task.non_match_factor`).
     """
     from scipy.optimize import minimize
 
@@ -110,8 +115,8 @@ def calibrate(
     height, (above, below) = float(best[0]), np.exp(best[2:]).tolist()
     curve = Calibration(centre, height, above, below, count)
     if population is None or not count:
-        return curve
-    return _in_steps(curve, *population, drawn[0], counts[0])
+        return curve.scaled(factor)
+    return _in_steps(curve, population, (drawn[0], groups[0][1], counts[0]), factor)
 
 
 def drawn_weights(asked: AskedPairs, scan: Scan) -> Floats:
@@ -139,27 +144,57 @@ def _sides(log_odds: ArrayLike, centre: float) -> Floats:
 
 
 def _in_steps(
-    curve: Calibration, log_odds: ArrayLike, counts: ArrayLike, drawn: ArrayLike, weights: Floats
+    curve: Calibration,
+    population: tuple[ArrayLike, ArrayLike],
+    drawn: tuple[ArrayLike, Floats, Floats],
+    factor: float,
 ) -> Calibration:
     """With steps between the ends of doubt, each the mean probability of its pairs; its middle where there is
-    no pair. As many as are all known; one that says nothing where none is.
+    no pair. As many as are all known, and not contradicted by the drawn labels in them; one that says nothing
+    where none is. Above the steps at most what the drawn labels there show.
+
+    drawn: log-odds, labels and weights. The ends of doubt, and what is known, are of the scaled rates.
     """
-    p, size = sigmoid(curve.log_odds(log_odds)), np.asarray(counts, np.float64)
-    of_drawn = sigmoid(curve.log_odds(drawn))
-    means, ends = np.full(1, np.nan), np.array(DOUBT)
+    p, size = sigmoid(curve.log_odds(population[0])), np.asarray(population[1], np.float64)
+    of_drawn, labels, weights = sigmoid(curve.log_odds(drawn[0])), *drawn[1:]
+    # The pairs that a label stands for, for the draws spread theirs over the logarithm of the rank.
+    reached = np.searchsorted(-np.asarray(population[0], np.float64), -np.asarray(drawn[0], np.float64))
+    stands_for = weights * np.append(np.cumsum(size), size.sum())[reached]
+    off, variance = stands_for * (labels - of_drawn), stands_for**2 * of_drawn * (1.0 - of_drawn)
+    means, ends = np.full(1, np.nan), scaled(np.array(DOUBT), 1.0 / factor)
+    highest = highest_known(labels[of_drawn > ends[1]], factor)
     for number in range(MOST_STEPS, 0, -1):
-        tried = np.linspace(*DOUBT, number + 1)
+        tried = np.linspace(ends[0], ends[-1], number + 1)
         place, at = (np.searchsorted(tried, of, side="right") for of in (p, of_drawn))
         pairs, matches = (np.bincount(place, each, number + 2)[1:-1] for each in (size, size * p))
         rates = np.divide(matches, pairs, out=(tried[1:] + tried[:-1]) / 2.0, where=pairs > 0)
-        sums, squares = (np.bincount(at, each, number + 2)[1:-1] for each in (weights, weights**2))
-        labels = np.divide(sums**2, squares, out=np.zeros(number), where=squares > 0)  # Kish's number
-        if (rates * (1.0 - rates) <= labels * DRAWN_ERROR**2).all():
+        sums, squares, differences, variances = (
+            np.bincount(at, each, number + 2)[1:-1] for each in (weights, weights**2, off, variance)
+        )
+        effective = np.divide(sums**2, squares, out=np.zeros(number), where=squares > 0)  # Kish's number
+        spread = rates * (1.0 - rates) * scaled_slope(rates, factor) ** 2
+        known = spread <= effective * DRAWN_ERROR**2
+        if (known & (differences**2 <= 4.0 * variances)).all():
             means, ends = rates, tried
             break
+    means = scaled(means, factor)
+    if highest is not None:
+        means = np.minimum(means, highest)
     edges = [curve.inverse(float(each)) for each in logit(ends[::-1])]
     stated = [None if np.isnan(each) else float(each) for each in means[::-1]]
-    return replace(curve, edges=tuple(edges), steps=tuple(stated))
+    return replace(curve.scaled(factor), edges=tuple(edges), steps=tuple(stated), highest=highest)
+
+
+def highest_known(labels: Floats, factor: float = 1.0) -> float | None:
+    """The middle between 1 and the lower 95 % limit of a rate by labels (n,), scaled; None where they are
+    more than 0.2 apart. Of labels that are all matches, 14 tell it.
+    """
+    from scipy.stats import beta
+
+    matches = float(labels.sum())
+    low = float(beta.ppf(0.05, matches, len(labels) - matches + 1.0)) if matches else 0.0
+    low = float(scaled(low, factor))
+    return (1.0 + low) / 2.0 if low >= 1.0 - 2.0 * MOST_OFF else None
 
 
 def expected_rates(curve: Calibration, log_odds: Floats, counts: ArrayLike) -> Floats:

@@ -23,40 +23,56 @@ from pairsieve.scan import Scan
 from pairsieve.scorer import Scorer
 from pairsieve.scorer.calibration import FEWEST, Calibration
 from pairsieve.tasks import Split
-from pairsieve.tasks.task import held_out_dev
+from pairsieve.tasks.task import held_out_dev, non_match_factor
 from pairsieve.tasks.truth import components
 
 FROM_TRUTH = 2_000  # pairs of dev that are drawn, and answered by its truth
-FORMAT = 6  # of a kept calibration
+FORMAT = 7  # of a kept calibration
+MOST_SCALED = 4.0  # times as many non-matches a match, or as few, beyond which no probability is stated
 CELLS = 4096  # of scores, in which pairs are counted
 NEAR_MATCHES, LEAST_NEAR, MOST_NEAR = 20, 10_000, 2_000_000  # best pairs of dev whose groups are looked at
 
 
-def calibrated_scorer(campaign: Campaign, round: int, look: bool = True) -> Scorer:
-    """The scorer of a round with its calibration, where there is one."""
-    return replace(campaign.scorer(round), calibration=calibration_of(campaign, round, look))
+def calibrated_scorer(
+    campaign: Campaign, round: int, look: bool = True, split: Split | None = None
+) -> Scorer:
+    """The scorer of a round with its calibration, where there is one, for a split (the campaign's own)."""
+    return replace(campaign.scorer(round), calibration=calibration_of(campaign, round, look, split))
 
 
-def calibration_of(campaign: Campaign, round: int, look: bool = True) -> Calibration | None:
+def calibration_of(
+    campaign: Campaign, round: int, look: bool = True, split: Split | None = None
+) -> Calibration | None:
     """From dev's truth, if its pairs are held out, else from the labels drawn of the campaign's own split.
 
-    Kept in the campaign's folder until other labels are drawn. look: count all pairs where none is kept.
+    split: whose probabilities are stated (the campaign's own). Of another size than the one that calibrates,
+    it has more or fewer non-matches a match. Where far more or fewer, that one does not calibrate. Kept in
+    the campaign's folder until other labels are drawn. look: count all pairs where none is kept.
     """
     dev = held_out_dev(campaign.task, campaign.split)
-    by_truth, split = dev is not None, dev or campaign.split
+    for source in (dev, campaign.split):
+        if source is not None:
+            factor = float(f"{non_match_factor(split or campaign.split, source):.3g}")
+            if 1.0 / MOST_SCALED <= factor <= MOST_SCALED:
+                break
+    else:
+        return None
+    by_truth = source is dev
     basis = {
         "format": FORMAT,
-        "split": split.name,
+        "split": source.name,
+        "factor": factor,
         "labels": labels_digest(*campaign.ledger.labels(through=round)),
         "drawn": "" if by_truth else labels_digest(*campaign.ledger.labels("audit")),
     }
-    kept = campaign.folder / "rounds" / f"calibration-{round:03d}.json"
+    name = f"calibration-{round:03d}-{source.name}" + ("" if factor == 1.0 else f"-{factor:g}")
+    kept = campaign.folder / "rounds" / f"{name}.json"
     written = read_checksummed(kept, dict) or {}
     if written.get("basis") != basis:
         if not look:
             return None
         try:
-            found = _calibrated(campaign, split, round, by_truth)
+            found = _calibrated(campaign, source, round, by_truth, factor)
         except OSError:  # a campaign that can only be looked at, and whose pairs nobody has counted
             return None
         written = {"basis": basis, "calibration": None if found is None else asdict(found)}
@@ -65,7 +81,9 @@ def calibration_of(campaign: Campaign, round: int, look: bool = True) -> Calibra
     return None if written["calibration"] is None else Calibration(**written["calibration"])
 
 
-def _calibrated(campaign: Campaign, split: Split, round: int, by_truth: bool) -> Calibration | None:
+def _calibrated(
+    campaign: Campaign, split: Split, round: int, by_truth: bool, factor: float = 1.0
+) -> Calibration | None:
     scored = campaign.score(split, round)
     scorer, weights = scored.scorer, None
     if by_truth:
@@ -85,11 +103,11 @@ def _calibrated(campaign: Campaign, split: Split, round: int, by_truth: bool) ->
         known = np.union1d(campaign.ledger.labels(through=round)[0], campaign.ledger.labels("audit")[0])
         pairs = np.maximum(pairs - _counted(scored.scan, known, grid), 0.0)
     drawn, population = (scorer.log_odds(scores), labels), (scorer.log_odds(grid), pairs)
-    curve = calibrate((chosen.log_odds, chosen.labels), drawn, population, weights)
-    if by_truth:
-        matches = _counted(scored.scan, split.positives, grid)
-        curve = true_steps(curve, *population, matches, _grouped(split, scored.scan, grid, pairs))
-    return curve
+    if not by_truth:
+        return calibrate((chosen.log_odds, chosen.labels), drawn, population, weights, factor)
+    curve = replace(calibrate((chosen.log_odds, chosen.labels), drawn, population), highest=1.0)
+    matches = _counted(scored.scan, split.positives, grid)
+    return true_steps(curve, *population, matches, _grouped(split, scored.scan, grid, pairs), factor)
 
 
 def _from_truth(campaign: Campaign, split: Split, round: int) -> tuple[Floats, Mask]:

@@ -166,7 +166,7 @@ def explain(
     product = float(scored.base.scores(ids)[0]) / float(lengths)
     density = corrected.density and (float(corrected.density[0][a]), float(corrected.density[1][b]))
     itself = int(ids[0]) if part is campaign.split else -1
-    calibrated = calibrated_scorer(campaign, number, count_all)
+    calibrated = calibrated_scorer(campaign, number, count_all, part)
     chance = float(calibrated.probabilities(np.array([score]))[0])
     return Explanation(
         split=part.name,

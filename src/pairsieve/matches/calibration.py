@@ -37,6 +37,7 @@ from pairsieve.measure.curve import Curve
 from pairsieve.numeric import sigmoid
 from pairsieve.scorer.calibration import Calibration
 from pairsieve.tasks import Split
+from pairsieve.tasks.task import non_match_factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +78,7 @@ def from_dev(dev: Ranking, split: Split, held_out: bool = True) -> ExpectedCurve
 
     held_out: whether no pair of dev was among those that could be asked about.
     """
-    exact, here, there = dev.curve(), split.space, dev.split.space
-    factor = (here.size / there.size) / (sum(here.shape) / sum(there.shape))
-    if not here.symmetric and _share_a_side(split, dev.split):
-        factor = 1.0  # as many more matches as pairs
+    exact, there, factor = dev.curve(), dev.split.space, non_match_factor(split, dev.split)
     scaled = Curve(exact.thresholds, exact.true_positives, exact.false_positives * factor, exact.positives)
     words = f"the truth of {dev.split.name} ({len(dev.split.positives):,} matches)"
     if abs(factor - 1) > 1e-9:
@@ -89,10 +87,6 @@ def from_dev(dev: Ranking, split: Split, held_out: bool = True) -> ExpectedCurve
     asked = f"Pairs of {dev.split.name} could be asked about and trained on"
     trust = "" if held_out else f"{asked}: these figures are not held out, and too good."
     return ExpectedCurve(scaled, words, "dev", trust=trust)
-
-
-def _share_a_side(one: Split, other: Split) -> bool:
-    return one.left.fingerprint == other.left.fingerprint or one.right.fingerprint == other.right.fingerprint
 
 
 def from_labels(

@@ -425,7 +425,7 @@ def _check(
 def _probability(campaign: Campaign, round: int, ranking: Ranking) -> Callable[[Scores], Any] | None:
     """What makes probabilities of scores, as for `/match`, `explain` and `export`; None where too few labels
     were drawn to call them that."""
-    curve = calibration_of(campaign, round)
+    curve = calibration_of(campaign, round, split=ranking.split)
     if curve is None or not curve.calibrated:
         return None
     return lambda scores: curve.probabilities(ranking.log_odds(scores))

@@ -262,7 +262,7 @@ def _measure(
     split, seed = campaign.task.splits[name], campaign.settings.seed
     scored = campaign.score(split, model)
     known = np.sort(campaign.ledger.asked()) if split is campaign.split else np.empty(0, np.int64)
-    scorer = calibrated_scorer(campaign, model)
+    scorer = calibrated_scorer(campaign, model, split=split)
     shown = _measured(split, scored, scorer, known, generator_for(seed, model, "report"))
     by_round = {point.round: point for point in recorded}
     of_round = {count.round: count.labelled for count in campaign.counts()}

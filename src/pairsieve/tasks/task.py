@@ -216,6 +216,17 @@ def held_out_dev(task: Task, own: Split) -> Split | None:
     return None if shared_pairs(own, dev) else dev
 
 
+def non_match_factor(here: Split, there: Split) -> float:
+    """How many times as many non-matches a match has in a split as in another one whose texts match alike:
+    (pairs / pairs there) / (texts / texts there); as many where two collections share a side.
+    """
+    if not here.space.symmetric and (
+        here.left.fingerprint == there.left.fingerprint or here.right.fingerprint == there.right.fingerprint
+    ):
+        return 1.0  # as many more matches as pairs
+    return (here.space.size / there.space.size) / (sum(here.space.shape) / sum(there.space.shape))
+
+
 def shared_pairs(one: Split, other: Split) -> int:
     """How many pairs of texts stand in both splits: the same keys with the same texts on either side."""
     both = [

@@ -71,7 +71,7 @@ def _unseen(campaign: Campaign, scored: ScoredSpace, scorer: Scorer) -> list[tup
         return []
     best = ExactSearch(scored.scan).best(count, known).pairs
     match_score, stated = _match_score(scorer, best.scores), ~np.isnan(scorer.probabilities(best.scores))
-    order = np.argsort(-match_score, kind="stable")  # ids ascend
+    order = np.argsort(-best.scores, kind="stable")  # ids ascend; many pairs have one probability
     return [
         (int(best.ids[at]), round(float(match_score[at]), 6), bool(stated[at]))
         for at in order
