@@ -78,7 +78,7 @@ def from_dev(dev: Ranking, split: Split, held_out: bool = True) -> ExpectedCurve
 
     held_out: whether no pair of dev was among those that could be asked about.
     """
-    exact, there, factor = dev.curve(), dev.split.space, non_match_factor(split, dev.split)
+    exact, factor = dev.curve(), non_match_factor(split, dev.split)
     scaled = Curve(exact.thresholds, exact.true_positives, exact.false_positives * factor, exact.positives)
     words = f"the truth of {dev.split.name} ({len(dev.split.positives):,} matches)"
     if abs(factor - 1) > 1e-9:
