@@ -83,9 +83,13 @@ that passes in half of the draws. 100 labels cannot show a precision that is har
 
 What was chosen while looking at some of these campaigns: how far a recall's check reaches, at seed 0 of
 amazon-google, cora, people, products, qqp-5k and short-names with 400 labels; what is counted beyond that, at
-cora and short-names; the present plan of the check, at seed 0 of abt-buy, codes, demo, people, products,
-qqp-5k, settlements and short-names with 400 labels. Each row is one check of a finished campaign. Who checks
-again until a list passes is wrong more often. Made by `python -m experiments.bench.promises --kept FOLDER`
+cora and short-names; the form of a precision's check, at seed 0 of abt-buy, codes, demo, people, products,
+qqp-5k, settlements and short-names with 400 labels; where its lists begin, at seven campaigns of 200 labels
+(abt-buy, codes, cora, demo, qqp-5k, settlements, short-names). Precision rows with 1,000 labels, of people
+and products, of seed 2 but for abt-buy, and of codes, demo and qqp-5k with 400 labels are of the plan before,
+which began with shorter lists. febrl1 and febrl2 are held-out tables. Each row is one check of a finished
+campaign. Who checks again until a list passes is wrong more often. Made by
+`python -m experiments.bench.promises --kept FOLDER`
 from the campaigns of `python -m experiments.bench.strangers --out FOLDER --keep`."""
 
 PROBABILITIES = """## Probabilities
