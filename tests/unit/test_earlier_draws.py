@@ -8,7 +8,7 @@ import pytest
 from pairsieve.audit.draws import AskedPairs, Strata
 from pairsieve.audit.earlier_draws import EarlierDraws, PairSet, earlier_draws_estimate
 from pairsieve.audit.errors import AnswerErrors
-from pairsieve.audit.estimate import estimate
+from pairsieve.audit.estimate import Limits, estimate
 
 PAIRS, MATCHES = 2000, 100
 
@@ -57,3 +57,14 @@ def test_nothing_is_known_without_draws_but_what_was_asked() -> None:
     assert EarlierDraws(asked).matches(every, 0.025) == (4.0, 94.0)
     best = PairSet(np.arange(10) < 4, 50.0)
     assert EarlierDraws(asked).recall(best, every.less(best), 0.0, 0.025) == pytest.approx((4 / 48, 1.0))
+
+
+def test_billions_of_pairs_take_no_more_memory_than_those_within_reach() -> None:
+    """Of 15 billion pairs 200 are listed. An array of all ranks would take 120 GB."""
+    strata = Strata(np.array([0.9, -2.0], np.float32), np.array([200, 15 * 10**9]))
+    scores = np.concatenate([np.linspace(1.0, 0.9, 20), np.linspace(0.5, -0.5, 20)]).astype(np.float32)
+    chance = np.repeat([0.1, 20 / 15e9], 20)
+    asked = AskedPairs.nothing().then(scores, np.arange(40) < 18, 1, chance)
+    found = earlier_draws_estimate(strata, asked, 0.9, reach=0.9)
+    assert found.average_precision is not None and found.average_precision.low > 0
+    assert found.over_all.average_precision == Limits(0.0, 1.0)

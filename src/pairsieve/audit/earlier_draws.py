@@ -40,6 +40,7 @@ from pairsieve.pairs import Mask
 
 BETS = np.sin(np.pi * (np.arange(48) + 0.5) / 96) ** 2  # quantiles of Beta(1/2, 1/2)
 HALVINGS = 40
+MOST_RANKS = 4_000_000  # down to which AP has limits: every rank takes a hundred bytes
 
 
 @dataclass(frozen=True)
@@ -272,6 +273,8 @@ def earlier_draws_estimate(
     def ap(to: int) -> Limits | None:
         if not seen:
             return None
+        if ends[to] > MOST_RANKS:
+            return Limits(0.0, 1.0)
         return Limits(*draws.average_precision(at, ends[: to + 1], sets[: to + 1], level, ties, gaps))
 
     found, positives, every = (Limits(*draws.matches(each, level)) for each in (listed, inside, everything))

@@ -196,7 +196,7 @@ def match_words(found: MatchFigures) -> str:
         )
     if written.best_f1_pairs is not None:
         lines.append(f"Without a target it would have about {written.best_f1_pairs:,}, for the best F1.")
-    lines += list_words(written.threshold)
+    lines += list_words(written.threshold, check=found.check)
     if written.truth is not None:
         truth = written.truth
         new = "none" if truth.new_precision is None else f"precision {truth.new_precision:.4f}"
@@ -292,8 +292,10 @@ def unchecked_words(chosen: ThresholdFigures) -> list[str]:
     return [words]
 
 
-def list_words(chosen: ThresholdFigures, of: str = "the list has") -> list[str]:
-    """What drawn labels say of the list as it is written; nothing where too few were drawn."""
+def list_words(chosen: ThresholdFigures, of: str = "the list has", check: Check | None = None) -> list[str]:
+    """What drawn labels say of the list as it is written, beside what a check has shown; nothing where too
+    few were drawn.
+    """
     listed = chosen.listed
     if listed is None:
         return []
@@ -303,8 +305,10 @@ def list_words(chosen: ThresholdFigures, of: str = "the list has") -> list[str]:
     if listed.recall is not None:
         within = f"of the matches among the {listed.reach_pairs:,} best pairs"
         recall = f"a recall of {_figure(listed.recall)} {within}"
-    figures = f"a precision of {_figure(listed.precision)}{of_new}; {recall}"
-    return [f"By {listed.labels:,} drawn labels {of} {figures}."]
+    figures = {"precision": f"a precision of {_figure(listed.precision)}{of_new}", "recall": recall}
+    if check is not None and check.threshold is not None:
+        del figures[check.target]
+    return [f"By {listed.labels:,} drawn labels {of} {'; '.join(figures.values())}."]
 
 
 def check_words(check: Check) -> str:
