@@ -13,16 +13,20 @@ import re
 import signal
 import statistics
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from browser import IN_BROWSER, LONG, Person, check_accessible, pairsieve, served
 from experiments.synthetic import synthetic_questions
+from pairsieve.audit.draws import AskedPairs, Strata
+from pairsieve.audit.estimate import Limits, estimate
 from pairsieve.campaign import Campaign
-from pairsieve.campaign.figures import write_checksummed
-from pairsieve.contracts import Answer
+from pairsieve.campaign.figures import AuditFigures, write_checksummed
+from pairsieve.contracts import Answer, Estimate
 from pairsieve.settings import CAMPAIGN_FILE
 from pairsieve.sources.overlap import FOLDER, OVERLAP_FILE, overlap_writer
 from web_campaign import asked_campaign, asked_triangles
@@ -196,6 +200,16 @@ def test_two_people_disagree_and_settle_it(
     }
 
 
+def audited(campaign: Campaign, figure: Estimate | Limits) -> None:
+    """An audit of round 1 that found this of precision and of average precision."""
+    strata = Strata(np.array([-1.0], np.float32), np.array([15]))
+    asked = AskedPairs.nothing().then(np.zeros(15, np.float32), np.arange(15) < 5, 1, np.ones(15))
+    found = estimate(strata, asked, -1.0, np.random.default_rng(0))
+    found = replace(found, precision=figure, average_precision=figure)
+    figures = AuditFigures(campaign.folder, "all", 1, 0, found)
+    write_checksummed(campaign.folder / "rounds" / "audit-001.json", figures.as_json())
+
+
 def test_answers_that_cannot_all_be_right_are_shown_with_their_chain(
     tmp_path: Path, tiny_encoder: Path, chromium: Any, pictures: Path
 ) -> None:
@@ -241,9 +255,10 @@ def test_answers_that_cannot_all_be_right_are_shown_with_their_chain(
         overlap_writer(campaign.folder / FOLDER / OVERLAP_FILE, "oracle-7b", "words")(said_by_model)
         bob.sees("#tiles", "oracle-7b agrees with people50 %")  # one of two: 0 = 1, and 3 = 4 it denies
         bob.sees("#models", "0.50 (0.01 to 0.99)")  # exact limits of 1 in 2
-        figure = {"value": 0.9, "low": 0.8, "high": 0.95}
-        audit = {"round": 1, "precision": figure, "average_precision": figure}
-        write_checksummed(campaign.folder / "rounds" / "audit-001.json", audit)
+        limits, value = Limits(0.8, 0.95), Estimate(0.9, 0.8, 0.95, 15, "drawn")
+        audited(campaign, limits)
+        bob.sees("#figures", "Limits by drawn labels: audited average precision between 0.800 and 0.950")
+        audited(campaign, value)
         bob.sees("#figures", "audited precision 0.900 (0.800 to 0.950) after round 1")
         bob.page.screenshot(path=pictures / "dashboard-audited-phone-dark.png", full_page=True)
         check_accessible(bob.page, "dashboard with an audit and a language model")

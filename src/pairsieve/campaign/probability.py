@@ -18,6 +18,7 @@ from pairsieve.audit.run import asked_pairs, plan
 from pairsieve.campaign.figures import read_checksummed, write_checksummed
 from pairsieve.campaign.loop import Campaign
 from pairsieve.contracts import generator_for
+from pairsieve.errors import ArtifactError
 from pairsieve.pairs import Ids, Mask, ScoredPairs, is_member, pair_rows
 from pairsieve.scan import Scan
 from pairsieve.scorer import Scorer
@@ -76,7 +77,7 @@ def calibration_of(
         except OSError:  # a campaign that can only be looked at, and whose pairs nobody has counted
             return None
         written = {"basis": basis, "calibration": None if found is None else asdict(found)}
-        with suppress(OSError):  # a campaign that can only be looked at
+        with suppress(OSError, ArtifactError):  # a campaign that can only be looked at
             write_checksummed(kept, written)
     return None if written["calibration"] is None else Calibration(**written["calibration"])
 

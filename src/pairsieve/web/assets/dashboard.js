@@ -75,12 +75,17 @@ function drawQuality(data) {
     points: data.rounds.filter((row) => typeof of(row)?.value === "number").map((row) => ({ x: row.round, y: of(row).value, low: of(row).low, high: of(row).high })),
   }));
   const drawn = series.filter((one) => one.points.length);
+  const limits = kinds.flatMap(([name, of]) => {
+    const row = data.rounds.findLast((each) => typeof of(each)?.low === "number");
+    return row && typeof of(row).value !== "number" ? [`${name} between ${of(row).low.toFixed(3)} and ${of(row).high.toFixed(3)} after round ${row.round}`] : [];
+  });
   figures.quality.show(series.map((one) => one.points.length > 0));
+  if (!drawn.length && limits.length) return figures.quality.draw(`Limits by drawn labels: ${limits.join("; ")}.`, null, [], []);
   if (!drawn.length) return figures.quality.draw("Not measured yet: the truth of no split is known, and there is no audit. Run: pairsieve audit", null, [], []);
   const latest = drawn.map(({ name, points }) => `${name} ${points.at(-1).y.toFixed(3)}${points.at(-1).high > points.at(-1).low ? ` (${points.at(-1).low.toFixed(3)} to ${points.at(-1).high.toFixed(3)})` : ""} after round ${points.at(-1).x}`);
   const on = data.rounds.find((row) => row.measured_on)?.measured_on;
   const warning = data.rounds.find((row) => row.warning)?.warning;
-  const words = `${latest.join("; ")}.${on ? ` Average precision: exact, over all pairs of ${on}.` : ""}${warning ? ` ${warning}` : ""}`;
+  const words = `${[...latest, ...limits].join("; ")}.${on ? ` Average precision: exact, over all pairs of ${on}.` : ""}${warning ? ` ${warning}` : ""}`;
   const rows = drawn.flatMap(({ name, points }) => points.map((p) => [p.x, name, p.y.toFixed(4), p.low.toFixed(4), p.high.toFixed(4)]));
   return figures.quality.draw(words[0].toUpperCase() + words.slice(1), lines({ series, xLabel: "round", summary: words, yMax: 1, whole: true }),
     ["Round", "Figure", "Value", "From", "To"], rows);
