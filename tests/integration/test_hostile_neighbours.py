@@ -213,6 +213,7 @@ cli.main(work)
 """
 
 
+@pytest.mark.slow  # another process, sent a signal again and again
 def test_a_signal_inside_a_finaliser_is_not_lost() -> None:
     done = subprocess.run([sys.executable, "-c", IN_A_FINALISER], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (143, ""), done.stderr
