@@ -432,3 +432,16 @@ def test_a_threshold_that_the_labels_chose_has_limits_that_hold_for_all_it_was_c
             assert isinstance(figure, Limits)
         held.append(chosen.precision.low <= 0.5 <= chosen.precision.high)
     assert len(off) > 20 and np.mean(off) > 0.05 and np.mean(held) > 0.95
+
+
+@pytest.mark.parametrize(("unseen", "valued"), [(40, True), (1000, False)])
+def test_a_figure_has_a_value_where_few_of_its_pairs_lie_in_strata_without_a_label(
+    unseen: int, valued: bool
+) -> None:
+    """Within reach 2,000 pairs have labels, and so many have none: 40 are 2 %, 1,000 a third of all."""
+    strata = Strata(np.array([0.8, 0.5, 0.3, -2.0], np.float32), np.array([100, 1900, unseen, 100_000]))
+    asked = drawn(strata, [(50, 40, 0.5), (150, 15, 150 / 1900), (0, 0, 1.0), (10, 0, 1e-4)])
+    found = estimate(strata, asked, 0.8, rng(), reach=0.3)
+    assert isinstance(found.precision, Estimate)  # its own stratum has labels
+    for figure in (found.positives, found.left, found.recall, found.average_precision):
+        assert isinstance(figure, Estimate) is valued

@@ -316,7 +316,7 @@ def estimate(
 
     def counted(of: _Worlds, where: Mask, per: float = 1.0) -> Estimate | Limits:
         """Matches of some strata, by so many pairs. Limits of a number of matches are whole numbers."""
-        known = of.value if tell(held, where) else None
+        known = of.value if labels_tell(held, where) else None
         value = None if known is None else float(known[where].sum()) / per
         limits = of.count_limits(lambda m: m[:, where].sum(axis=1) / per, where, tail)
         if per > 1:
@@ -332,7 +332,7 @@ def estimate(
     seen = bool(labelled[inside].sum() > 0)
     complete = not (held.rest - held.seen)[inside].sum() > 0
     enough = bool(held.effective[inside].sum() >= FEWEST_LABELS and labelled[inside].sum() >= FEWEST_MATCHES)
-    enough = complete or (enough and tell(held, inside, FEWEST_WORTH))
+    enough = complete or (enough and labels_tell(held, inside, FEWEST_WORTH))
 
     def ratio(figure: Callable[[Floats], Floats], limits: Limits) -> Estimate | Limits:
         """A figure within reach: no value is given from few labels."""
@@ -399,7 +399,7 @@ def estimate(
     )
 
 
-def tell(held: StratumCounts, where: Mask, worth: float = 0.0) -> bool:
+def labels_tell(held: StratumCounts, where: Mask, worth: float = 0.0) -> bool:
     """Whether drawn labels tell the number of matches of some strata, so that it has a value.
 
     They do where few pairs and matches lie in strata without a label, whose rate is that of their neighbours,
