@@ -49,7 +49,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "head_bias": 0.0,
         "in_batch_negatives": 1.0,
         "pretrained_share": 0.3,
-        "few": 100.0,
+        "few": 30.0,
     },
 }
 
