@@ -1,13 +1,14 @@
 """dedupe on the tables of the bench of strangers: labels by its own active learner, F1 over all pairs.
 
     python -m experiments.bench.dedupe_strangers [--tables abt-buy,people] [--labels 400] [--seeds 0]
-        [--limit SECONDS] [--memory GIB] [--data FOLDER]
+        [--limit SECONDS] [--memory GIB] [--data FOLDER] [--held-out FOLDER]
 
 dedupe asks (`uncertain_pairs`), the truth answers; then it trains and joins with its default options and a
 threshold of one half: groups in one table, one to one between two. Each column is a String that may be
 missing, a Text where its values have over 60 characters on average. Each table runs in a process of its own,
 within so many seconds and so much memory. Rows are kept in experiments/bench/results/strangers/dedupe.jsonl,
-one for each table, number of labels and seed, and stand on docs/strangers.md. Needs the extra `bench`.
+one for each table, number of labels and seed, and stand on docs/strangers.md. --held-out is the folder that
+`held_out_tables` made. Needs the extra `bench`.
 """
 
 from __future__ import annotations
@@ -60,13 +61,13 @@ def variables_of(records: Records, columns: int) -> list[Any]:
     return found
 
 
-def run_table(name: str, labels: int, seed: int, data: Path) -> dict[str, Any]:
+def run_table(name: str, labels: int, seed: int, data: Path, held_out: Path | None) -> dict[str, Any]:
     """Ask, train, join: the row to keep."""
     import dedupe
 
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - the one that dedupe draws from
-    task = TABLES[name].make(data)
+    task = TABLES[name].task(data, held_out)
     split: Split = task.splits.get("all") or task.splits["train"]
     left, right = tuple(split.left.texts), tuple(split.right.texts)
     columns = max(len(taken_apart(text)) for text in (*left[:50], *right[:50]))
@@ -142,26 +143,29 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=600.0, help="seconds of a table")
     parser.add_argument("--memory", type=float, default=8.0, help="GiB of a table")
     parser.add_argument("--data", type=Path, default=SHARED)
+    parser.add_argument("--held-out", type=Path, help="what held_out_tables made [DATA/held-out]")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.one:
         most = int(asked.memory * 2**30)
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
-        print(json.dumps(run_table(asked.tables, asked.labels, int(asked.seeds), asked.data)))
+        done = run_table(asked.tables, asked.labels, int(asked.seeds), asked.data, asked.held_out)
+        print(json.dumps(done))
         return
     for name in asked.tables.split(","):
         for seed in asked.seeds.split(","):
             own = ["--tables", name, "--labels", str(asked.labels), "--seeds", seed]
             limits = ["--memory", str(asked.memory), "--data", str(asked.data), "--one"]
+            limits += [] if asked.held_out is None else ["--held-out", str(asked.held_out)]
             command = [sys.executable, "-m", "experiments.bench.dedupe_strangers", *own, *limits]
             row: dict[str, Any] = {"table": name, "labels": asked.labels, "seed": int(seed)}
             row["program"] = f"dedupe {version('dedupe')}"
             try:
-                done = subprocess.run(command, timeout=asked.limit, capture_output=True, text=True)
-                lines = done.stdout.splitlines()
-                row |= json.loads(lines[-1]) if not done.returncode and lines else {"words": "failed"}
-                if done.returncode:
-                    print(done.stderr[-800:], file=sys.stderr)
+                ran = subprocess.run(command, timeout=asked.limit, capture_output=True, text=True)
+                lines = ran.stdout.splitlines()
+                row |= json.loads(lines[-1]) if not ran.returncode and lines else {"words": "failed"}
+                if ran.returncode:
+                    print(ran.stderr[-800:], file=sys.stderr)
             except subprocess.TimeoutExpired:
                 row["words"] = f"not done after {asked.limit:,.0f} seconds"
             keep(row)

@@ -74,8 +74,8 @@ them, and no option was set. From the rows below on they count as seen. Some are
 others are real. `python -m experiments.bench.held_out_tables --out FOLDER` makes them, and
 `python -m experiments.bench.strangers --held-out FOLDER` runs them. They are in no other figure of this page.
 Rows so far: {rows} (seeds {seeds}, commit {codes}). Seconds are of two cores
-shared with other work. Where much of a table's matches stand among the labels, as the last column says, F1
-says little of pairs nobody answered.
+shared with other work. Where much of a table's matches stand among the labels, as the last column but one says,
+F1 says little of pairs nobody answered. Last: dedupe with as many labels of its own choice, where it was run.
 
 """
 HELD_OUT_ABOUT = """What they are. Nothing of them is kept here. Licences are as the packages state them.
@@ -94,7 +94,8 @@ def dedupe_f1() -> dict[str, float]:
 
 
 def _peers_text() -> str:
-    rows = [row for row in kept_dedupe_rows() if row["labels"] == PEER_LABELS]
+    seen = [row for row in kept_dedupe_rows() if row["table"] not in HELD_OUT_TABLES]
+    rows = [row for row in seen if row["labels"] == PEER_LABELS]
     runs = ", ".join(sorted({row["program"] for row in rows})) or "dedupe 3.0.3"
     failed = ", ".join(f"{row['table']}: {row['words']}" for row in rows if "f1" not in row)
     best = dedupe_f1()
@@ -105,7 +106,7 @@ def _peers_text() -> str:
     text = PEERS.format(runs=runs, labels=PEER_LABELS, failed=failed or "all were done", quoted=words)
     lines = [
         [row["table"], f"{row['labels']:,}", *(_number(row[name]) for name in ("f1", "precision", "recall"))]
-        for row in kept_dedupe_rows()
+        for row in seen
         if "f1" in row
     ]
     return (
@@ -288,18 +289,18 @@ def _held_out_text(rows: Sequence[Row]) -> str:
     seeds = ", ".join(map(str, sorted({row["seed"] for row in rows})))
     codes = ", ".join(sorted({row.get("code") or "not noted" for row in rows}))
     head = HELD_OUT.format(rows=said, seeds=seeds, codes=codes) if rows else HELD_OUT.partition("Rows so")[0]
+    peer = {(row["table"], row["labels"]): row for row in kept_dedupe_rows()}
     lines = []
     for each in found:
         name, *cells = each.cells()
+        theirs = peer.get((each.table, each.labels), {})
+        said_of = _number(theirs["f1"]) if "f1" in theirs else theirs.get("words", "")
         some = [row for row in each.rows if row.get("batches")]
         shares = [sum(matches for _, matches in row["batches"]) / row["matches"] for row in some]
         known = f"{100 * statistics.mean(shares):.0f}" if shares else ""
-        lines.append([name, f"{each.labels:,}", *cells, known])
-    table = (
-        _markdown((HEADINGS[0], "labels", *HEADINGS[1:], "matches labelled, %"), lines) + "\n"
-        if lines
-        else ""
-    )
+        lines.append([name, f"{each.labels:,}", *cells, known, said_of])
+    columns = (HEADINGS[0], "labels", *HEADINGS[1:], "matches labelled, %", "dedupe: F1")
+    table = _markdown(columns, lines) + "\n" if lines else ""
     about = [
         [
             *(each.name, f"{each.package.name} {each.package.version}", each.package.licence),
