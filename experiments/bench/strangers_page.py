@@ -74,8 +74,8 @@ them, and no option was set. From the rows below on they count as seen. Some are
 others are real. `python -m experiments.bench.held_out_tables --out FOLDER` makes them, and
 `python -m experiments.bench.strangers --held-out FOLDER` runs them. They are in no other figure of this page.
 Rows so far: {rows} (seeds {seeds}, commit {codes}). Seconds are of two cores
-shared with other work. Where much of a table's matches stand among the labels, as the last column but one says,
-F1 says little of pairs nobody answered. Last: dedupe with as many labels of its own choice, where it was run.
+shared with other work. Where much of a table's matches stand among the labels, as the last column but one
+says, F1 says little of pairs nobody answered. Last: dedupe with as many labels of its own choice.
 
 """
 HELD_OUT_ABOUT = """What they are. Nothing of them is kept here. Licences are as the packages state them.
