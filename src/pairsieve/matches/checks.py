@@ -150,7 +150,9 @@ class Checker:
         name = f"{name.split(', ')[0]}, {labels} labels"
         ids, scores = self._free(reach, own_ids)
         above = scores >= np.float32(top)
-        first = np.argsort(permanent_order(ids, self.seed + self.round), kind="stable")
+        # An order of its own: what another check labelled had the smallest numbers in that check's order.
+        own = int(generator_for(self.seed, self.round, begun).integers(2**62))
+        first = np.argsort(permanent_order(ids, own), kind="stable")
         counts = split_labels(labels, int(above.sum()), int((~above).sum()))
         wanted = [first[part[first]][:count] for part, count in zip((above, ~above), counts)]
         chances = [len(places) / max(part.sum(), 1) for part, places in zip((above, ~above), wanted)]
