@@ -109,8 +109,8 @@ def check_settings(settings: CampaignSettings, task: Task) -> None:
     budget = settings.schedule.budget()
     if space.size == 0:
         raise PoolExhausted(
-            f"the split {settings.split} has no pairs to ask about: it has "
-            f"{counted(space.shape[0], 'text')}, and a pair needs two. Make the task again with more rows."
+            f"the split {settings.split} of the task has no pairs: a pair needs two texts. "
+            "Make the task again with more rows."
         )
     if budget > space.size:
         raise PoolExhausted(

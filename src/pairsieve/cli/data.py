@@ -263,7 +263,7 @@ _SENTENCES = {  # of one, of several
 def report_in_words(report: dict[str, Any]) -> list[str]:
     """The report as sentences: what happened, and nothing of what did not."""
     lines = [
-        words[report[what] != 1].format(f"{report[what]:,}", first=report.get(f"first_{what}", ""))
+        words[report[what] != 1].format(f"{report[what]:,}", first=report.get("first_row_without_label", ""))
         for what, words in _SENTENCES.items()
         if report.get(what)
     ]

@@ -48,9 +48,8 @@ def ask(
         who = shlex.quote(person) if person else "NAME"
         there = f" --split {split}" if split else ""
         words = f"{', '.join(map(str, found.files))}: {counted(found.questions, 'question')}. "
-        words += (
-            f"When it is filled in, bring it back with: pairsieve import {folder} {out} --who {who}{there}"
-        )
+        words += "When the file is answered, bring it back with: "
+        words += f"pairsieve import {folder} {out} --who {who}{there}"
         words = "\n".join(filter(None, (words, disagreement(found.disagreements, folder, split))))
     else:
         words = f"No question waits{f' for {person}' if person else ''}; nothing was written."

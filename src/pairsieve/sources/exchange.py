@@ -1,14 +1,15 @@
 """Question and answer files for annotators: CSV, JSON Lines, Parquet, Label Studio.
 
 A batch has one row per pair: left_key, right_key, left_text, right_text, and empty columns label, who and
-comment. People fill in the label, in the words of `tasks.label_words`; empty means unanswered. Rows are numbered as a spreadsheet shows them: the header of a CSV file is row 1; in JSON Lines the row is the
-line; in Parquet the first record is row 1.
+comment. People fill in the label, in the words of `tasks.label_words`; empty means unanswered. Rows are
+numbered as a spreadsheet shows them: the header of a CSV file is row 1; in JSON Lines the row is the line; in
+Parquet the first record is row 1.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -175,10 +176,7 @@ def read_answers(
 
         return read_export(path, asked, who)
     table = _read_table(path, form)
-    present = {
-        *COLUMNS[:2],
-        *table.names,
-    }  # without its keys the file is refused; texts and who may be missing
+    present = {*COLUMNS[:2], *table.names}  # texts, who and comment may be missing
     if {*COLUMNS[:2]} <= {*table.names} and "label" not in table.names:
         raise no_labels(str(path), table.names)
     columns = [table.strings(name) if name in present else [""] * len(table) for name in COLUMNS]

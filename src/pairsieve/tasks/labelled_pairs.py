@@ -90,7 +90,8 @@ def read_labelled_pairs(
     except InputError as error:
         if pair_columns(table) is not None:
             raise
-        why = f"{error.why}; the columns {columns[0]} and {columns[1]} were taken for the keys"
+        taken = f"the columns {columns[0]} and {columns[1]} were taken for the keys"
+        why = f"{error.why}; {taken}" if error.why else taken
         raise InputError(error.what, where=error.where, why=why, remedy=error.remedy) from error
     if space.symmetric and (left == right).any():
         row = int(np.flatnonzero(left == right)[0])
@@ -206,9 +207,9 @@ def _columns(
     tried = [name for name in table.names if name and name != label and table.names.count(name) == 1]
     left, right = {plain_key(key) for key in left_keys}, {plain_key(key) for key in right_keys}
     found = {name: {plain_key(value) for value in table.strings(name)} for name in tried[:MOST_COLUMNS]}
-    if only_matches and len(table.names) == 2 and len(tried) == 2:
-        if not len(table) or (found[tried[0]] | found[tried[1]]) & (left | right):
-            return tried[0], tried[1]
+    two = only_matches and len(table.names) == len(tried) == 2
+    if two and (not len(table) or any(values & (left | right) for values in found.values())):
+        return tried[0], tried[1]  # the key that is none is named later
     fitting = [(a, b) for a, b in combinations(found, 2) if found[a] <= left and found[b] <= right]
     spare = len(table.names) - 2 - (label is not None)
     if len(fitting) == 1 and (label is not None or only_matches or not spare):

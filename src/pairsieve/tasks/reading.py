@@ -186,10 +186,10 @@ def read_labels(table: Table, column: str, words: bool = False) -> list[bool | N
         if label is None:
             why, remedy = (
                 "a label is 1 (match) or 0 (no match)",
-                f"Write {ACCEPTED_LABELS}; or leave it empty"
-                if words
-                else "Correct it, or remove the row if nobody knows",
+                "Correct it, or remove the row if nobody knows",
             )
+            if words:
+                remedy = f"Write {ACCEPTED_LABELS}; or leave it empty"
             raise table.error(f"the label is {cell!r}", row, column, why, remedy)
         labels.append(label)
     return labels
