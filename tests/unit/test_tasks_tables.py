@@ -406,7 +406,7 @@ BAD: dict[str, tuple[Made, str]] = {
     ),
     "strange columns in matches": (
         matches_of("foo,bar\nx,y\n"),
-        r"m\.csv, row 1: no two columns name the pair's keys\. The columns are foo, bar\. Name them as",
+        r"m\.csv, row 1: no two columns name the pair's keys\. The columns are foo, bar; no two of them",
     ),
     "strange columns in matches, one no key": (
         matches_of("foo,bar\na,b\na,y\n"),

@@ -216,6 +216,8 @@ def _columns(
         return fitting[0]
     known = "; ".join(f"{one}, {other}" for one, other in PAIR_COLUMNS)
     what, why = "no two columns name the pair's keys", f"the columns are {', '.join(table.names)}"
+    if not fitting:
+        why += f"; no two of them hold keys alone, such as {', '.join(map(repr, left_keys[:3]))}"
     remedy = f"Name them as one of: {known}"
     if len(fitting) == 1:
         what = f"the columns {fitting[0][0]} and {fitting[0][1]} hold keys, but no column is called a label"

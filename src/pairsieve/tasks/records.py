@@ -97,7 +97,7 @@ def text_columns(
         if empty:
             what = "there is no column for the text"
             why = f"{', '.join(map(repr, empty))} {'is' if len(empty) == 1 else 'are'} empty in every row"
-            raise table.error(what, why=why, remedy="Fill it in, or name columns with texts with `text`")
+            raise table.error(what, why=why, remedy="Fill it in, or name other columns with `text`")
         raise table.error(what, remedy="Name the columns with `text`")
     read = tuple(name for name in columns if name not in beside)
     return (
