@@ -21,6 +21,7 @@ from pairsieve.pairs import ScoredPairs, is_member
 from pairsieve.search import INDEXES
 from pairsieve.settings import Schedule
 from pairsieve.tasks import load_task
+from pairsieve.tasks.task import Collection, Task, split_of
 from synthetic_task import begin, picture, synthetic_task
 
 one_worker = pytest.mark.xdist_group("finished")  # its campaigns take seconds: made once
@@ -233,6 +234,16 @@ def test_a_budget_above_the_pool_is_refused_before_anything_is_asked(
 ) -> None:
     with pytest.raises(PoolExhausted, match=r"asks for 5,1\d\d,\d+ distinct pairs, 3,600 are in train"):
         begin(tmp_path / "no", two, tiny_encoder, rounds=29)
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_task_without_pairs_is_refused_in_words(tiny_encoder: Path, tmp_path: Path) -> None:
+    one, none = Collection(["a"], ["x"]), np.empty(0, np.int64)
+    task = Task("one", "equivalence", {"all": split_of("all", [one], none, none, False)}, {}, {})
+    schedule = Schedule(first_batch=5, rounds=1)
+    words = r"^the split all of the task has no pairs: a pair needs two texts\. Make the task again"
+    with pytest.raises(PoolExhausted, match=words):
+        create_campaign(tmp_path / "no", task, encoder=str(tiny_encoder), schedule=schedule)
     assert not (tmp_path / "no").exists()
 
 

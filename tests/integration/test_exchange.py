@@ -30,6 +30,8 @@ from pairsieve.sources.exchange import (
     write_batch,
 )
 from pairsieve.sources.label_studio import labelling_config
+from pairsieve.tables import write_rows
+from pairsieve.tasks.label_words import LABEL_WORDS
 from synthetic_task import synthetic_task
 
 LEFT = ["007", "é", "x,y", "empty"]
@@ -128,12 +130,22 @@ def test_labels_as_people_write_them(words: str, label: int | None) -> None:
     assert read_label(words, "here") == label
 
 
+def test_every_word_that_is_taken_is_named_where_one_is_refused() -> None:
+    with pytest.raises(InputError) as raised:
+        read_label("perhaps", "here")
+    named = raised.value.remedy.removeprefix("Write ").removesuffix("; or leave it empty")
+    words = {word for part in named.split("; ") for word in part.replace(" or ", ", ").split(", ")}
+    assert words == {*LABEL_WORDS}
+    page = (Path(__file__).parents[2] / "docs" / "labelling.md").read_text(encoding="utf-8")
+    assert all(f"{word}" in page.partition("## By file")[2] for word in words)
+
+
 HEADER = "left_key,right_key,label,who,comment\n"
 FAULTS = {
     "7,é,1,ann,": r"row 2, pair \('7', 'é'\): there is no text with the left key '7'\. A spreadsheet may",
     "007,è,1,ann,": r"row 2, .*no text with the right key 'è'",
     "é,empty,1,ann,": r"row 2, pair \('é', 'empty'\): the pair \('é', 'empty'\) was never asked",
-    "007,é,perhaps,ann,": r"row 2, pair \('007', 'é'\): the label is 'perhaps'\. Write 1, yes",
+    "007,é,perhaps,ann,": r"row 2, pair \('007', 'é'\): the label is 'perhaps'\. Write 1, 1\.0, yes",
     "007,é,1,,": r"row 2, .*nobody is named.*`who`",
     "007,é,1,ann,\né,007,0,ann,": r"row 3, .*ann says no match here, and match at .*row 2",
     "007,é,1": r"row 2: the row has 3 fields, the header has 5",
@@ -148,6 +160,20 @@ def test_faults_name_file_row_and_key(tmp_path: Path, rows: str) -> None:
     with pytest.raises(InputError, match=FAULTS[rows]) as raised:
         read_answers(path, ASKED)
     assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_a_file_without_the_column_of_labels_is_refused(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"nolab{suffix}"
+    rows = [{"left_key": "007", "right_key": "é", "answer": "1"}]
+    write_rows(path, dict.fromkeys(rows[0], "string"), rows, suffix=suffix)
+    words = r"no column 'label'.*The columns are left_key, right_key, answer\. Call the column .* 'label'"
+    with pytest.raises(InputError, match=words):
+        read_answers(path, ASKED, who="ann")
+    rows = [{"left_key": "007", "right_key": "é", "Labels": "1"}]
+    write_rows(path, dict.fromkeys(rows[0], "string"), rows, suffix=suffix)
+    with pytest.raises(InputError, match="Rename 'Labels' to 'label'"):
+        read_answers(path, ASKED, who="ann")
 
 
 def test_faults_of_whole_files(tmp_path: Path) -> None:
@@ -281,6 +307,10 @@ def annotated(choices: str) -> str:
     [
         ("{", "not JSON"),
         ('{"a": 1}', "not a list of tasks"),
+        (
+            '[{"id": 1, "left_key": "007", "right_key": "é", "annotator": 1, "choice": "match"}]',
+            r"no column 'label'.*The columns are id, left_key, right_key, annotator, choice\.",
+        ),
         ('[{"data": {"left_key": "007"}}]', "task 1: the task has no 'right_key'"),
         (
             '[{"id": 9, "data": {"left_key": "007", "right_key": "q"}}]',

@@ -201,6 +201,11 @@ def test_ratios_as_in_the_paper() -> None:
 def test_the_report_leaves_out_what_did_not_happen() -> None:
     report = {"pairs_stated_both_ways": 0, "negatives_inside_closure": 2, "repeated_rows": 0}
     assert report_in_words(report) == ["2 stated negatives follow from matches; they count as matches."]
+    report = {"negatives_inside_closure": 1, "rows_without_label": 1, "first_row_without_label": "row 4"}
+    assert report_in_words(report) == [
+        "1 stated negative follows from matches; it counts as a match.",
+        "1 row of the labels has no label, or an unsure one, and is left out: row 4.",
+    ]
 
 
 @pytest.mark.shared

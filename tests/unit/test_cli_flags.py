@@ -380,6 +380,10 @@ def test_the_command_that_ask_prints_brings_the_answers_back(
     batch.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     command = shlex.split(printed.strip().partition("back with: pairsieve ")[2])
     assert runner(*command).out.startswith("2 answers written (NAME 2)")
+    assert "batch.jsonl: 1 question. When" in runner("ask", campaign.folder, "--out", batch, "--count", 1).out
+    rows = [json.loads(batch.read_text(encoding="utf-8"))]
+    batch.write_text(json.dumps(rows[0] | {"label": "no"}), encoding="utf-8")
+    assert runner(*command).out.startswith("1 answer written (NAME 1), 0 known already, 0 rows without")
 
 
 def test_an_edit_is_refused_until_run_is_told_to_accept_it(

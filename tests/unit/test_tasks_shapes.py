@@ -166,7 +166,7 @@ words = st.text(
 @st.composite
 def made_tables(draw: st.DrawFn) -> Rows:
     """Tables with a column of texts and two of one kind of cell each, some of them missing."""
-    count = draw(st.integers(1, 6))
+    count = draw(st.integers(2, 6))
     kinds = [
         st.one_of(st.none(), kind)
         for kind in draw(
@@ -306,6 +306,7 @@ def test_labels_that_people_wrote_and_ledgers(tmp_path: Path) -> None:
     task = tables_task(PEOPLE, key="id", text=["name"], labels=answered)
     assert (len(task.splits["all"].positives), len(task.splits["all"].stated_negatives)) == (1, 1)
     assert task.report["rows_without_label"] == 2
+    assert task.report["first_row_without_label"] == "row 4 ('unsure')"
     events = tmp_path / "events.csv"
     lines = ["event,left_key,right_key,label,about,who", "question,a,b,,,"]
     lines += [f"answer,a,b,{label},answer,{who}" for label, who in ((0, "x"), (1, "y"), (1, "z"), (1, "x"))]
@@ -314,6 +315,7 @@ def test_labels_that_people_wrote_and_ledgers(tmp_path: Path) -> None:
     told = tables_task(PEOPLE, key="id", text=["name"], labels=events)
     assert told.splits["all"].positives.tolist() == [1]
     assert told.splits["all"].stated_negatives.tolist() == [2]
+    assert told.report["first_row_without_label"] == "row 9 (empty)"  # where the answer was withdrawn
 
 
 def test_keys_are_recognised_and_compared_as_numbers(tmp_path: Path) -> None:

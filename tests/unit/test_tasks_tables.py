@@ -292,7 +292,19 @@ BAD: dict[str, tuple[Made, str]] = {
     ),
     "two columns of one name in all": (
         table_of("id,title,title,price\n1,a,b,2\n"),
-        r"2 columns are called 'title'.*Rename them",
+        r"2 columns are called 'title'\. Rename them in the header, or name others .*`text` \(price\)\.$",
+    ),
+    "two columns of one name and no other": (
+        table_of("id,name,name\n1,a,b\n2,c,d\n"),
+        r"2 columns are called 'name'\. Rename them in the header\.$",
+    ),
+    "empty column for the text": (
+        table_of("id,name\n1,\n2, \n"),
+        r"t\.csv: there is no column for the text\. 'name' is empty in every row\. Fill it in",
+    ),
+    "one row": (
+        table_of("id,text\n1,a\n"),
+        r"t\.csv: the table has one row, and a pair needs two\. Give a table with at least two rows\.",
     ),
     "two columns of one name": (table_of("text,text\na,b\n"), r"2 columns are called 'text'"),
     "wrong delimiter asked for": (
@@ -307,6 +319,15 @@ BAD: dict[str, tuple[Made, str]] = {
     "cp1252": (table_of("id,text\n1,“ok”\n".encode("cp1252")), r"row 2.*Byte 0x93.*Pass `encoding='cp1252"),
     "utf-16": (table_of(PEOPLE.encode("utf-16")), r"row 1.*Pass `encoding='utf-16"),
     "utf-16 without a mark": (table_of(PEOPLE.encode("utf-16-le")), r"zero bytes.*`encoding='utf-16-le"),
+    "utf-16 of the other order": (table_of(PEOPLE.encode("utf-16-be")), r"`encoding='utf-16-be"),
+    "utf-16 of other letters": (
+        table_of(("id,text\n" + "1,вопрос о языке\n" * 9).encode("utf-16-le")),
+        r"zero bytes.*`encoding='utf-16-le",
+    ),
+    "a stray zero byte": (
+        table_of(PEOPLE.replace("Anne", "An\0ne")),
+        r"t\.csv: line 3 holds a zero byte\. A text has none; the file may be damaged\. Remove the byte",
+    ),
     "ascii asked for": (table_of("text\nan ä\n", encoding="ascii"), r"row 2: the text is not ascii"),
     "shift_jis": (
         table_of(("text\n" + "日本語の質問です\n" * 20).encode("shift_jis")),
@@ -373,9 +394,24 @@ BAD: dict[str, tuple[Made, str]] = {
         labels_of("id_a,id_b,label\na,b,1\na,c,2\n"),
         r"l\.csv, row 3, column 'label': the label is '2'\. A label is 1 \(match\) or 0",
     ),
-    "label in strange words": (labels_of("id_a,id_b,label\na,b,si\n"), r"column 'label': the label is 'si'"),
+    "label in strange words": (
+        labels_of("id_a,id_b,label\na,b,si\n"),
+        r"column 'label': the label is 'si'\..*Write 1, 1\.0, yes.*unsure, u, \? or maybe; or leave it empty",
+    ),
     "no label at all": (labels_of("id_a,id_b,label\na,b,\n"), r"column 'label': no row has a label"),
     "empty label in matches": (matches_of("id_a,id_b,label\na,b,\n"), r"row 2.*a row has no label"),
+    "unsure in matches": (
+        matches_of("id_a,id_b,label\na,b,1\nb,c,maybe\n"),
+        r"m\.csv, row 3, column 'label': the label 'maybe' says that nobody is sure",
+    ),
+    "strange columns in matches": (
+        matches_of("foo,bar\nx,y\n"),
+        r"m\.csv, row 1: no two columns name the pair's keys\. The columns are foo, bar; no two of them",
+    ),
+    "strange columns in matches, one no key": (
+        matches_of("foo,bar\na,b\na,y\n"),
+        r"m\.csv, row 3, column 'bar': the key 'y'.*; the columns foo and bar were taken for the keys",
+    ),
     "unknown key": (
         labels_of("id_a,id_b,label\na,b,1\na,z,0\n"),
         r"l\.csv, row 3, column 'id_b': the key 'z' is not in t\.csv\. Keys there look like 'a', 'b', 'c'",
@@ -414,6 +450,18 @@ def test_bad_input_is_named(tmp_path: Path, case: str) -> None:
     options = make(tmp_path)
     with pytest.raises(InputError, match=words):
         tables_task(**options)
+
+
+def test_other_columns_than_those_of_one_name_are_taken_for_the_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "id,title,name,name\n1,x,a,b\n2,y,c,d\n")
+    with pytest.raises(InputError, match=r"or name others for the text with `text` \(title\)"):
+        tables_task(path)
+    assert tables_task(path, text=["title"]).splits["all"].left.texts == ("x", "y")
+
+
+def test_one_row_each_is_enough_for_two_tables(tmp_path: Path) -> None:
+    one, other = (write(tmp_path / name, "id,text\n1,a\n") for name in ("l.csv", "r.csv"))
+    assert tables_task(one, other).splits["all"].space.size == 1
 
 
 def test_one_file_as_both_tables(tmp_path: Path) -> None:

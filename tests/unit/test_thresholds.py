@@ -161,6 +161,10 @@ def test_labels_of_one_kind_draw_no_line():
     words = r"^all 2 labels given are matches\. A threshold needs at least one match and one non-match\. Ask"
     with pytest.raises(InputError, match=words):
         from_labels(ranking, labelled, Known.nothing())
+    first = ranking.listed.ids[:1]
+    labelled = OutOfFold(first, np.array([False]), np.array([1.0]), {})
+    with pytest.raises(InputError, match=r"^the only label given is a non-match\. A threshold needs"):
+        from_labels(ranking, labelled, Known(first, np.array([False])))
 
 
 def test_a_threshold_from_an_audit_needs_drawn_labels():

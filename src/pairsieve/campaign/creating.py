@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pairsieve.advice import parse_stop_rule
 from pairsieve.campaign.figures import read_checksummed, write_checksummed
 from pairsieve.errors import PoolExhausted, SettingsError, nearest
+from pairsieve.plurals import counted
 from pairsieve.settings import (
     CAMPAIGN_FILE,
     PAPER_SCHEDULE,
@@ -106,9 +107,15 @@ def check_settings(settings: CampaignSettings, task: Task) -> None:
     if settings.stop_when:
         parse_stop_rule(settings.stop_when)
     budget = settings.schedule.budget()
+    if space.size == 0:
+        raise PoolExhausted(
+            f"the split {settings.split} of the task has no pairs: a pair needs two texts. "
+            "Make the task again with more rows."
+        )
     if budget > space.size:
         raise PoolExhausted(
-            f"the schedule asks for {budget:,} distinct pairs, {space.size:,} are in {settings.split}. "
+            f"the schedule asks for {counted(budget, 'distinct pair')}, "
+            f"{counted(space.size, 'is', 'are')} in {settings.split}. "
             "Lower `labels`, or `first_batch`, `growth` or `rounds`."
         )
 

@@ -211,25 +211,62 @@ def ratio_in_words(ratio: float | None) -> str:
     return f"1:{rounded / unit:{'.2g' if rounded < 100 * unit else '.0f'}}{sign}"
 
 
-_SENTENCES = {
-    "pairs_stated_both_ways": "{} pairs are stated both as match and as no match; they count as matches.",
-    "negatives_inside_closure": "{} stated negatives follow from matches; they count as matches.",
-    "matches_added_by_closure": "{} matches follow from the known ones and were added.",
-    "labelled_matches_not_among_known": "{} labelled matches were not among the known matches; now they are.",
-    "matches_within_a_source": "{} matches are within a source; they are left out.",
-    "rows_without_label": "{} rows have no label, or an unsure one; they are left out.",
-    "repeated_rows": "{} rows repeat a pair with the same label.",
-    "self_pairs_dropped": "{} rows pair a question with itself; they are dropped.",
-    "questions_with_other_spellings": "{} question ids come with more than one spelling; the first stands.",
-    "sentences_with_other_spellings": "{} sentence ids come with more than one text; the first stands.",
-    "empty_texts": "{} texts are empty; they are kept.",
-    "stated_negatives_between_splits": "{} stated negatives fall between two splits and stand only in 'all'.",
+_SENTENCES = {  # of one, of several
+    "pairs_stated_both_ways": (
+        "{} pair is stated both as match and as no match; it counts as a match.",
+        "{} pairs are stated both as match and as no match; they count as matches.",
+    ),
+    "negatives_inside_closure": (
+        "{} stated negative follows from matches; it counts as a match.",
+        "{} stated negatives follow from matches; they count as matches.",
+    ),
+    "matches_added_by_closure": (
+        "{} match follows from the known ones and was added.",
+        "{} matches follow from the known ones and were added.",
+    ),
+    "labelled_matches_not_among_known": (
+        "{} labelled match was not among the known matches; now it is.",
+        "{} labelled matches were not among the known matches; now they are.",
+    ),
+    "matches_within_a_source": (
+        "{} match is within a source; it is left out.",
+        "{} matches are within a source; they are left out.",
+    ),
+    "rows_without_label": (
+        "{} row of the labels has no label, or an unsure one, and is left out: {first}.",
+        "{} rows of the labels have no label, or an unsure one, and are left out; the first is {first}.",
+    ),
+    "repeated_rows": (
+        "{} row repeats a pair with the same label.",
+        "{} rows repeat a pair with the same label.",
+    ),
+    "self_pairs_dropped": (
+        "{} row pairs a question with itself; it is dropped.",
+        "{} rows pair a question with itself; they are dropped.",
+    ),
+    "questions_with_other_spellings": (
+        "{} question id comes with more than one spelling; the first stands.",
+        "{} question ids come with more than one spelling; the first stands.",
+    ),
+    "sentences_with_other_spellings": (
+        "{} sentence id comes with more than one text; the first stands.",
+        "{} sentence ids come with more than one text; the first stands.",
+    ),
+    "empty_texts": ("{} text is empty; it is kept.", "{} texts are empty; they are kept."),
+    "stated_negatives_between_splits": (
+        "{} stated negative falls between two splits and stands only in 'all'.",
+        "{} stated negatives fall between two splits and stand only in 'all'.",
+    ),
 }
 
 
 def report_in_words(report: dict[str, Any]) -> list[str]:
     """The report as sentences: what happened, and nothing of what did not."""
-    lines = [words.format(f"{report[what]:,}") for what, words in _SENTENCES.items() if report.get(what)]
+    lines = [
+        words[report[what] != 1].format(f"{report[what]:,}", first=report.get("first_row_without_label", ""))
+        for what, words in _SENTENCES.items()
+        if report.get(what)
+    ]
     hidden = ", ".join(report.get("columns_left_out", []))
     if hidden:
         lines.append(f"Left out of the text, because it gives the matches away: {hidden}.")

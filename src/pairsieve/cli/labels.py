@@ -12,6 +12,7 @@ from typer import Argument, Option
 
 from pairsieve.cli import Stopped, app, call, say, show
 from pairsieve.cli.options import ADDRESS_JSON, CACHE, FOLDER, HOST, JSON, PORT, PUBLIC_URL, TRUSTED_PROXY
+from pairsieve.plurals import counted
 
 _FORMAT = Option(None, "--format", help="csv, jsonl, parquet or label-studio. [by the file's name]")
 _SPLIT = Option(None, "--split", help="The audit of another split than the campaign's own.")
@@ -35,8 +36,9 @@ def ask(
 ) -> None:
     """Write the open questions to a file, for people to answer.
 
-    They fill in the column label: 1, yes or match; 0, no or no match; unsure. A file name that ends in .json
-    gives Label Studio tasks, with the labelling configuration beside them (.xml).
+    They fill in the column label: 1, yes, y, match or true; 0, no, n, no match or false; unsure, u, ? or
+    maybe. A file name that ends in .json gives Label Studio tasks, with the labelling configuration beside
+    them (.xml).
     """
     from pairsieve import write_questions
     from pairsieve.campaign.status import disagreement
@@ -45,8 +47,9 @@ def ask(
     if found.questions:
         who = shlex.quote(person) if person else "NAME"
         there = f" --split {split}" if split else ""
-        words = f"{', '.join(map(str, found.files))}: {found.questions:,} questions. Answered, bring them "
-        words += f"back with: pairsieve import {folder} {out} --who {who}{there}"
+        words = f"{', '.join(map(str, found.files))}: {counted(found.questions, 'question')}. "
+        words += "When the file is answered, bring it back with: "
+        words += f"pairsieve import {folder} {out} --who {who}{there}"
         words = "\n".join(filter(None, (words, disagreement(found.disagreements, folder, split))))
     else:
         words = f"No question waits{f' for {person}' if person else ''}; nothing was written."
@@ -80,8 +83,9 @@ def import_(
         who = typer.prompt(f"Who gave the answers in {file.name}?", err=True)
         found = import_answers(campaign, file, who=who, format=format_, split=split)
     people = ", ".join(f"{name} {answers:,}" for name, answers in found.by_person.items()) or "nobody"
-    words = f"{found.written:,} answers written ({people}), {found.known:,} known already, "
-    words += f"{found.unanswered:,} rows without an answer. {found.waiting:,} questions wait."
+    words = f"{counted(found.written, 'answer')} written ({people}), {found.known:,} known already, "
+    words += f"{counted(found.unanswered, 'row')} without an answer. "
+    words += f"{counted(found.waiting, 'question waits', 'questions wait')}."
     own = split is None or split == campaign.settings.split
     next_ = next_command(campaign) if own else f"pairsieve audit {folder} --split {split}"
     undecided = disagreement(found.disagreements, folder, split)

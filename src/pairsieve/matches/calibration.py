@@ -102,7 +102,10 @@ def from_labels(
     drawn = ranking.log_odds(measuring.scores), measuring.labels == 1
     labels = np.concatenate([labelled.labels, drawn[1]])
     if labels.all() or not labels.any():
-        what = f"all {len(labels):,} labels given are {'matches' if labels.any() else 'non-matches'}"
+        one, many = ("a match", "matches") if labels.any() else ("a non-match", "non-matches")
+        what = f"all {len(labels):,} labels given are {many}"
+        if len(labels) < 2:
+            what = f"the only label given is {one}" if len(labels) else "no label is given"
         remedy = "Ask for more labels, or give `threshold` or `count`"
         why = "a threshold needs at least one match and one non-match"
         raise InputError(what, why=why, remedy=remedy)

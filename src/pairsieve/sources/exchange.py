@@ -1,14 +1,15 @@
 """Question and answer files for annotators: CSV, JSON Lines, Parquet, Label Studio.
 
 A batch has one row per pair: left_key, right_key, left_text, right_text, and empty columns label, who and
-comment. People fill in the label: 1 / yes / match, 0 / no / no match, or unsure; empty means unanswered. Rows
-are numbered as a spreadsheet shows them: the header of a CSV file is row 1; in JSON Lines the row is the
-line; in Parquet the first record is row 1.
+comment. People fill in the label, in the words of `tasks.label_words`; empty means unanswered. Rows are
+numbered as a spreadsheet shows them: the header of a CSV file is row 1; in JSON Lines the row is the line; in
+Parquet the first record is row 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +20,9 @@ from pairsieve.ledger.names import person_name
 from pairsieve.pairs import Ids
 from pairsieve.tables import from_spreadsheet, write_rows
 from pairsieve.tasks.archives import unpack
-from pairsieve.tasks.reading import LABEL_WORDS, Table, decode, parse_table
+from pairsieve.tasks.decoding import decode
+from pairsieve.tasks.label_words import ACCEPTED_LABELS, LABEL_WORDS, plain_label
+from pairsieve.tasks.reading import Table, parse_table
 
 
 class NobodyNamed(InputError):
@@ -173,7 +176,9 @@ def read_answers(
 
         return read_export(path, asked, who)
     table = _read_table(path, form)
-    present = {*COLUMNS[:2], *table.names}  # without its keys the file is refused; the rest may be missing
+    present = {*COLUMNS[:2], *table.names}  # texts, who and comment may be missing
+    if {*COLUMNS[:2]} <= {*table.names} and "label" not in table.names:
+        raise no_labels(str(path), table.names)
     columns = [table.strings(name) if name in present else [""] * len(table) for name in COLUMNS]
     if form == "csv":
         columns = [list(map(from_spreadsheet, column)) for column in columns]
@@ -203,11 +208,24 @@ def read_answers(
     return AnswerFile(tuple(answers.values()), unanswered)
 
 
+def no_labels(where: str, names: Iterable[str]) -> InputError:
+    """The error of a file with the keys of pairs and no place for their answers."""
+    names = list(names)
+    close = difflib.get_close_matches("label", [name.lower() for name in names], n=1, cutoff=0.5)
+    near = next((name for name in names if [name.lower()] == close), "")
+    return InputError(
+        "there is no column 'label', so there are no answers",
+        where=where,
+        why=f"the columns are {', '.join(names)}",
+        remedy=f"Rename {near!r} to 'label'" if near else "Call the column with the answers 'label'",
+    )
+
+
 def read_label(text: str, where: str) -> int | None:
     """1, 0 or None (unsure), as people write them."""
-    plain = " ".join(text.replace("_", " ").replace("-", " ").lower().split())
+    plain = plain_label(text)
     if plain not in LABEL_WORDS:
-        remedy = "Write 1, yes or match; 0, no or no match; unsure; or leave it empty"
+        remedy = f"Write {ACCEPTED_LABELS}; or leave it empty"
         raise InputError(f"the label is {text!r}", where=where, remedy=remedy)
     label = LABEL_WORDS[plain]
     return None if label is None else int(label)

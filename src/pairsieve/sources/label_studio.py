@@ -21,6 +21,7 @@ from pairsieve.sources.exchange import (
     AskedPairs,
     FileAnswer,
     QuestionBatch,
+    no_labels,
     read_label,
     read_text,
 )
@@ -62,6 +63,8 @@ def read_export(path: Path, asked: AskedPairs, who: str | None = None) -> Answer
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
         remedy = "Export the project from Label Studio as JSON or JSON-MIN"
         raise InputError("the file is not a list of tasks", where=str(path), remedy=remedy)
+    if tasks and not any("data" in task or "label" in task for task in tasks):  # JSON-MIN
+        raise no_labels(str(path), dict.fromkeys(name for task in tasks for name in task))
     answers: dict[tuple[str, int], tuple[str, FileAnswer]] = {}
     unanswered = cancelled = 0
     for number, task in enumerate(tasks, start=1):

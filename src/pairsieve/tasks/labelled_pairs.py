@@ -47,6 +47,7 @@ class LabelledPairs:
     ids: Ids
     labels: NDArray[np.bool_]
     unlabelled: int = 0  # rows without a label, or unsure
+    first_unlabelled: str = ""  # the first of them, as "row 4 ('maybe')"
 
     @property
     def positives(self) -> Ids:
@@ -83,8 +84,15 @@ def read_labelled_pairs(
         raise table.error("the file has columns but no pairs", remedy="Give at least one pair")
     columns = _columns(table, left_keys, right_keys, only_matches)
     other = ((), ()) if space.symmetric else (right_keys, left_keys)
-    left = key_rows(table, columns[0], left_keys, owners[0], other[0])
-    right = key_rows(table, columns[1], right_keys, owners[1], other[1])
+    try:
+        left = key_rows(table, columns[0], left_keys, owners[0], other[0])
+        right = key_rows(table, columns[1], right_keys, owners[1], other[1])
+    except InputError as error:
+        if pair_columns(table) is not None:
+            raise
+        taken = f"the columns {columns[0]} and {columns[1]} were taken for the keys"
+        why = f"{error.why}; {taken}" if error.why else taken
+        raise InputError(error.what, where=error.where, why=why, remedy=error.remedy) from error
     if space.symmetric and (left == right).any():
         row = int(np.flatnonzero(left == right)[0])
         what, why = f"the row pairs {left_keys[left[row]]!r} with itself", "a pair has two different texts"
@@ -93,8 +101,10 @@ def read_labelled_pairs(
     given = [True] * len(table) if label is None else read_labels(table, label, words=True)
     if only_matches and not all(given):
         row = next(row for row, each in enumerate(given) if not each)
+        word = _word(table, label, row)
+        unclear = f"the label {word!r} says that nobody is sure" if word else "a row has no label"
         raise table.error(
-            "the label 0 stands among the known matches" if given[row] is False else "a row has no label",
+            "the label 0 stands among the known matches" if given[row] is False else unclear,
             row,
             label or "",
             why="a file of matches lists every match and nothing else",
@@ -104,7 +114,16 @@ def read_labelled_pairs(
     if len(given) and not known.any():
         raise table.error("no row has a label", None, label or "", remedy="Fill in 1 (match) or 0 (no match)")
     labels = np.array([bool(each) for each in given], bool)
-    return LabelledPairs(space.ids(left, right)[known], labels[known], int((~known).sum()))
+    first = ""
+    if not known.all():
+        row = int(np.flatnonzero(~known)[0])
+        first = f"row {table.numbers[row]} ({repr(word) if (word := _word(table, label, row)) else 'empty'})"
+    return LabelledPairs(space.ids(left, right)[known], labels[known], int((~known).sum()), first)
+
+
+def _word(table: Table, label: str | None, row: int) -> str:
+    """The label of a row as it is written; "" where the cell is empty."""
+    return "" if label is None else table.strings(label)[row].strip()
 
 
 def pair_columns(table: Table) -> tuple[str, str] | None:
@@ -186,16 +205,19 @@ def _columns(
         return named
     label = label_column(table)
     tried = [name for name in table.names if name and name != label and table.names.count(name) == 1]
-    if only_matches and len(table.names) == 2 and len(tried) == 2:
-        return tried[0], tried[1]
     left, right = {plain_key(key) for key in left_keys}, {plain_key(key) for key in right_keys}
     found = {name: {plain_key(value) for value in table.strings(name)} for name in tried[:MOST_COLUMNS]}
+    two = only_matches and len(table.names) == len(tried) == 2
+    if two and (not len(table) or any(values & (left | right) for values in found.values())):
+        return tried[0], tried[1]  # the key that is none is named later
     fitting = [(a, b) for a, b in combinations(found, 2) if found[a] <= left and found[b] <= right]
     spare = len(table.names) - 2 - (label is not None)
     if len(fitting) == 1 and (label is not None or only_matches or not spare):
         return fitting[0]
     known = "; ".join(f"{one}, {other}" for one, other in PAIR_COLUMNS)
     what, why = "no two columns name the pair's keys", f"the columns are {', '.join(table.names)}"
+    if not fitting:
+        why += f"; no two of them hold keys alone, such as {', '.join(map(repr, left_keys[:3]))}"
     remedy = f"Name them as one of: {known}"
     if len(fitting) == 1:
         what = f"the columns {fitting[0][0]} and {fitting[0][1]} hold keys, but no column is called a label"
@@ -217,9 +239,11 @@ def _last_word(table: Table) -> Table:
     """An exported ledger as one row a pair: an adjudication, else the majority of the standing answers."""
     columns = [table.strings(name) for name in ("event", "about", "who", "left_key", "right_key", "label")]
     standing: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
-    for event, about, who, left, right, label in zip(*columns):
+    last: dict[tuple[str, str], int] = {}  # the row that spoke last of a pair
+    for number, event, about, who, left, right, label in zip(table.numbers, *columns):
         if event != "question":
             answers = standing.setdefault((left, right), {})
+            last[left, right] = number
             answers[about, who if about == "answer" else ""] = "" if event == "withdrawal" else label
     rows = []
     for (left, right), answers in standing.items():
@@ -231,7 +255,7 @@ def _last_word(table: Table) -> Table:
         rows.append((left, right, label))
     cells = [list(column) for column in zip(*rows)] or [[], [], []]
     names = ("left_key", "right_key", "label")
-    return replace(table, names=names, numbers=range(len(rows)), cells=cells.__getitem__)
+    return replace(table, names=names, numbers=[*last.values()], cells=cells.__getitem__)
 
 
 def _lowered(table: Table) -> dict[str, str]:

@@ -6,14 +6,11 @@ row 2. In JSON Lines the row is the line; in Parquet the first record is row 1.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import math
 import re
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +19,8 @@ from pairsieve.errors import InputError, nearest
 from pairsieve.files import parse_json
 from pairsieve.tables import read_columns
 from pairsieve.tasks.archives import TABLE_SUFFIXES, Unpacked, unpack
+from pairsieve.tasks.decoding import any_field_size, decode
+from pairsieve.tasks.label_words import ACCEPTED_LABELS, LABEL_WORDS, plain_label
 from pairsieve.tasks.spreadsheets import SHEET_SUFFIXES, read_sheet
 
 DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "pipe"}
@@ -29,11 +28,6 @@ _HALF = re.compile("[\ud800-\udfff]")
 _QUOTED = re.compile(r'"[^"]*"')
 _NOTE = re.compile(r"#\w+=[^\n]*\n")
 _BY_SUFFIX = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
-LABEL_WORDS: dict[str, bool | None] = {  # as people write them
-    **dict.fromkeys(("1", "1.0", "yes", "y", "match", "true"), True),
-    **dict.fromkeys(("0", "0.0", "no", "n", "no match", "nomatch", "false"), False),
-    **dict.fromkeys(("unsure", "u", "?", "maybe"), None),
-}
 _ONE_OBJECT = 'Write one object per line, as {"id": 1, "text": "…"}'
 
 
@@ -185,7 +179,7 @@ def read_labels(table: Table, column: str, words: bool = False) -> list[bool | N
         value = str(cell).strip().lower() if isinstance(cell, (str, int, float)) else ""
         label = meaning.get(value)
         if label is None and words:
-            plain = " ".join(value.replace("_", " ").replace("-", " ").split())
+            plain = plain_label(value)
             if plain in LABEL_WORDS or plain == "":
                 labels.append(LABEL_WORDS.get(plain))
                 continue
@@ -194,6 +188,8 @@ def read_labels(table: Table, column: str, words: bool = False) -> list[bool | N
                 "a label is 1 (match) or 0 (no match)",
                 "Correct it, or remove the row if nobody knows",
             )
+            if words:
+                remedy = f"Write {ACCEPTED_LABELS}; or leave it empty"
             raise table.error(f"the label is {cell!r}", row, column, why, remedy)
         labels.append(label)
     return labels
@@ -207,71 +203,6 @@ def read_delimiter(words: str) -> str:
         remedy = f"Give one character, or one of {', '.join(DELIMITERS.values())}"
         raise InputError(f"{words!r} is not a delimiter", where="`delimiter`", remedy=remedy)
     return mark
-
-
-def decode(file: Unpacked, encoding: str | None, guess: bool) -> tuple[str, str]:
-    """The text without a byte-order mark, and the encoding used."""
-    contents = file.contents
-    if not (encoding or "").lower().startswith(("utf-16", "utf_16", "utf-32", "utf_32")):
-        contents = contents.removeprefix(codecs.BOM_UTF8)
-    tried = encoding or "utf-8"
-    if guess and encoding is None and contents.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        tried = "utf-16"  # a mark leaves no doubt
-    try:
-        codecs.lookup(tried)
-        text = contents.decode(tried)
-    except LookupError as error:
-        what = f"there is no encoding called {tried!r}"
-        remedy = "Common ones are utf-8, cp1252, latin-1, utf-16, gb18030, shift_jis"
-        raise InputError(what, where="`encoding`", remedy=remedy) from error
-    except UnicodeDecodeError as error:
-        likely = _likely_encoding(contents)
-        if guess and encoding is None and likely in ("cp1252", "latin-1"):
-            return contents.decode(likely), likely
-        offset = error.start
-        row = _row_at(contents[:offset].decode(tried, errors="replace"), file.suffix)
-        raise file.error(
-            f"the text is not {tried}",
-            row,
-            why=f"byte 0x{contents[offset]:02x} at offset {offset:,} does not fit; it looks like {likely}",
-            remedy=f"Pass `encoding={likely!r}`, or save the file as UTF-8",
-        ) from error
-    if "\x00" in text[:1000]:
-        raise file.error(
-            f"the text holds zero bytes when read as {tried}",
-            why="that is how UTF-16 looks",
-            remedy="Pass `encoding='utf-16-le'` (or utf-16-be), or save the file as UTF-8",
-        )
-    return text, tried
-
-
-def _likely_encoding(contents: bytes) -> str:
-    """A guess for bytes that are not UTF-8: marks first, then how much of it lies outside ASCII."""
-    if contents.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    sample = contents[: 1 << 20]
-    high = sum(1 for byte in sample if byte >= 0x80)
-    candidates = ["cp1252"]
-    if high > len(sample) / 4:  # not a Latin script: about half of its bytes lie above ASCII
-        candidates = ["shift_jis", "gb18030", "cp1251", "cp1252"]
-    elif not any(0x80 <= byte < 0xA0 for byte in sample):
-        return "latin-1"  # both read such bytes alike
-    for candidate in candidates:
-        try:
-            contents.decode(candidate)
-        except UnicodeDecodeError:
-            continue
-        return candidate
-    return "latin-1"
-
-
-def _row_at(before: str, suffix: str) -> int:
-    """Number of the row in which a text of this length ends."""
-    if suffix in (".jsonl", ".ndjson"):
-        return before.count("\n") + 1
-    with _any_field_size():
-        rows = sum(1 for _ in csv.reader(io.StringIO(before, newline="")))
-    return max(rows, 1) if not before.endswith(("\n", "\r")) else rows + 1
 
 
 def _read_delimited(
@@ -387,7 +318,7 @@ def _parse(file: Unpacked, text: str, mark: str, quotes: bool, strict: bool) -> 
     source = io.StringIO(text, newline="")
     rows: list[list[str]] = []
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
-    with _any_field_size():
+    with any_field_size():
         reader = csv.reader(source, delimiter=mark, quoting=quoting, strict=strict and quotes)
         try:
             for row in reader:
@@ -401,16 +332,6 @@ def _parse(file: Unpacked, text: str, mark: str, quotes: bool, strict: bool) -> 
             )
             raise file.error(what, len(rows) + 1, why, remedy) from error
     return rows
-
-
-@contextmanager
-def _any_field_size() -> Iterator[None]:
-    """Let csv read fields of any length; its limit is global, so it is put back."""
-    before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
 
 
 def _read_json_lines(file: Unpacked, text: str, encoding: str) -> Table:

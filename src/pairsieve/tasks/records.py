@@ -84,17 +84,32 @@ def text_columns(
     if (
         twice := next((name for name in table.names if name and table.names.count(name) > 1), None)
     ) is not None:
-        remedy = "Rename them in the header, or name the columns of the text with `text`"
+        once = [name for name in table.names if name and table.names.count(name) == 1]
+        others = ", ".join(name for name in once if name not in (key, *left_out))
+        remedy = "Rename them in the header"
+        remedy += f", or name others for the text with `text` ({others})" if others else ""
         raise table.error(f"{table.names.count(twice)} columns are called {twice!r}", remedy=remedy)
     plain = [name for name in table.names if name and not {*name} & {*"{}"}]
     columns = tuple(name for name in plain if name not in (key, *left_out))
     if not columns:
         what = f"there is no column for the text besides {', '.join(table.names)}"
+        empty = [name for name in plain if name != key and _is_empty(table, name)]
+        if empty:
+            what = "there is no column for the text"
+            why = f"{', '.join(map(repr, empty))} {'is' if len(empty) == 1 else 'are'} empty in every row"
+            raise table.error(what, why=why, remedy="Fill it in, or name other columns with `text`")
         raise table.error(what, remedy="Name the columns with `text`")
     read = tuple(name for name in columns if name not in beside)
     return (
         TextColumns(read, tuple(name for name in columns if name in beside)) if read else TextColumns(columns)
     )
+
+
+def _is_empty(table: Table, column: str) -> bool:
+    try:
+        return not any(text.strip() for text in table.strings(column))
+    except InputError:  # it holds lists, objects or bytes
+        return False
 
 
 def columns_of(table: Table) -> dict[str, list[str]]:

@@ -145,6 +145,9 @@ def tables_task(
     space: PairSpace = CrossPairs(len(one), len(other)) if len(sides) == 2 else AllPairs(len(one))
     if one.sources is not None:
         space = AcrossPairs(len(one), one.sources)
+    if space.size == 0:
+        what, remedy = "the table has one row, and a pair needs two", "Give a table with at least two rows"
+        raise InputError(what, where=described(tables[0], "table"), remedy=remedy)
     owners = (tables[0].path.name, tables[-1].path.name)
     stated = [
         read_labelled_pairs(stated_in[what], space, one.keys, other.keys, owners, what == "matches")
@@ -183,6 +186,8 @@ def tables_task(
     if labels is not None:
         report["labelled_pairs"] = len(np.unique(stated[1].ids))
         report["rows_without_label"] = stated[1].unlabelled
+        if stated[1].unlabelled:
+            report["first_row_without_label"] = stated[1].first_unlabelled
         report |= contradictions
     if has_truth and labels is not None:
         report["labelled_matches_not_among_known"] = len(positives) - len(stated[0].positives)
