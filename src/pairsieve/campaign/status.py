@@ -224,7 +224,8 @@ def more_labels(step: str, waiting: int, folder: Path) -> str:
         by_file = f"pairsieve ask {place} --out batch.csv and pairsieve import {place} batch.csv"
         return f"Answer {wait} (pairsieve label {place}, or {by_file}), then {run}"
     if step == "stopped":
-        return f"Take stop_when out of {folder / CAMPAIGN_FILE}, then {run} --accept-settings"
+        again = f"pairsieve run {place} --accept-settings"
+        return f"Take stop_when out of {folder / CAMPAIGN_FILE}, then {again}"
     return f"pairsieve extend {place} --labels 40, then {run}" if step == "finished" else run
 
 

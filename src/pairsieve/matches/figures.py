@@ -46,10 +46,11 @@ class RankedSplit:
             return ""
         trained = "1 label was" if self.labels == 1 else f"{self.labels:,} labels were"
         folder = quote(str(self.campaign))
+        more = f"pairsieve extend {folder} --labels 40, then pairsieve run {folder}"
+        check = f"pairsieve match {folder} --precision 0.9"
         return (
-            f"Only {trained} trained on, so most of this list may be wrong: ask for more labels (pairsieve "
-            f"extend {folder} --labels 40, then pairsieve run {folder}), or for a check (pairsieve match "
-            f"{folder} --precision 0.9)."
+            f"Only {trained} trained on, so most of this list may be wrong: ask for more labels ({more}), or "
+            f"for a check ({check})."
         )
 
     def as_json(self) -> dict[str, Any]:
