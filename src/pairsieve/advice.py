@@ -91,16 +91,24 @@ def advise(rows: Sequence[RoundFigures], next_labels: int) -> Advice:
     left = known("left", lambda: matches_left(rows))
     after, gain = known("ap_after", lambda: ap_after(curve, next_labels)) or (None, None)
 
+    found = sum(row.batch.positives for row in rows)
     few = bring is not None and bring.high < SMALL_SHARE * next_labels
+    # Less than half a match is expected, by matches enough to expect anything from.
+    none = bring is not None and bring.value < 0.5 and found >= FEWEST_MATCHES
+    none_left = left is not None and left.high < 0.5 and found > 0
     # One expected gain of nothing may follow from a dip: the curve itself must be flat.
     steps = np.abs(np.diff([value for _, value in curve[-3:]]))
     flat = gain is not None and gain < SMALL_GAIN and bool((steps < SMALL_STEP).all())
     # A model that has seen a handful of matches is flat for want of them.
-    flat = flat and sum(row.batch.positives for row in rows) >= FEWEST_MATCHES
+    flat = flat and found >= FEWEST_MATCHES
+    rises = gain is not None and gain >= SMALL_GAIN
     if bring is None:
         verdict = "Nothing can be said about the next batch yet"
-    elif few and flat:
+    elif none_left or (few and flat):
         verdict = "You can stop"
+    elif none and not rises:
+        some_left = left is not None and left.low >= 0.5
+        verdict = "Stop unless every match counts" if some_left else "You can stop"
     elif flat:
         verdict = "Stop unless you want the matches themselves, for the model hardly improves any more"
     elif few and gain is None:
@@ -136,7 +144,9 @@ def next_positives(batches: Sequence[Batch], size: int) -> Estimate:
         raise NotKnown("no round has been answered yet")
     if size < 1:
         raise NotKnown("no next batch is planned")
-    counts = [(batch.positives, batch.labels) for batch in batches]
+    counts = [(batch.positives, batch.labels) for batch in batches if batch.labels]
+    if not counts:
+        raise NotKnown('every answer so far is "unsure"')
     rates = [math.log(matches + 0.5) - math.log(labels - matches + 0.5) for matches, labels in counts]
     steps = np.diff(rates)
     method = "the match rates of earlier batches" if len(steps) else "the first batch, with no earlier one"
@@ -165,7 +175,7 @@ def ap_curve(rows: Sequence[RoundFigures]) -> list[tuple[int, float]]:
     for row in rows:
         measured = [figures for split, figures in row.measures.items() if split != TEST_SPLIT]
         source = measured[0] if measured else row.estimated
-        if source is not None and isinstance(source.average_precision, Estimate):
+        if row.labels and source is not None and isinstance(source.average_precision, Estimate):
             curve.append((row.labels, source.average_precision.value))
     return curve
 
@@ -250,8 +260,9 @@ class Condition:
 
     def holds(self, row: RoundFigures, advice: Advice) -> bool:
         """Whether it holds after a round; what is not known never does."""
+        labelled = row.batch.labels > 0  # else all of it is "unsure"
         facts: dict[str, float | None] = {
-            "positives": row.batch.positives / (max(row.batch.labels, 1) if self.share else 1),
+            "positives": row.batch.positives / (row.batch.labels if self.share else 1) if labelled else None,
             "labels": row.labels,
             "rounds": row.round,
             "ap": advice.ap,

@@ -317,15 +317,6 @@ def test_a_changed_answer_is_trained_and_measured_again(tiny_encoder: Path, tmp_
     assert before.scorer != after.scorer and before.head != after.head
 
 
-def test_answers_that_are_all_unsure_teach_nothing(tiny_encoder: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "c"
-    begin(folder, synthetic_task(tmp_path / "task", truth=False), tiny_encoder, rounds=1).run()
-    ledger = Campaign(folder).ledger
-    ledger.answer([Answer(id, None) for id in ledger.open_questions(1).tolist()], who="anna", source="page")
-    with pytest.raises(InputError, match=r"no label to train on.*unsure"):
-        Campaign(folder).run()
-
-
 def test_a_campaign_that_finds_no_match_goes_on(tiny_encoder: Path, tmp_path: Path) -> None:
     """A random seed set among 7,140 pairs with 49 matches: here the first 20 hold none."""
     folder = tmp_path / "c"

@@ -120,6 +120,36 @@ def test_the_truth_of_a_test_split_decides_nothing() -> None:
     assert advise(sealed, 500).ap == 0.2
 
 
+def test_where_nothing_is_left_the_advice_is_to_stop() -> None:
+    """Before it was: Go on: the next 40 labels should bring about 0 matches; 0 to 0 matches are left."""
+    batches = [Batch(40, 25), Batch(40, 12), Batch(40, 0), Batch(40, 0)]
+    rows = figures(batches, [0.90, 0.99, 1.0, 1.0])
+    said = advise(rows, 40)
+    assert said.next_positives is not None and said.next_positives.value < 0.5
+    assert said.sentence.startswith("You can stop: the next 40 labels should bring about 0 (0 to ")
+    none_left = replace(rows[-1], estimated=drawn(0.0, 1.0), batch=Batch(40, 9))
+    said = advise([*rows[:-1], none_left], 40)
+    assert said.sentence.startswith("You can stop") and "0 to 0 matches are left" in said.sentence
+    some_left = replace(rows[-1], estimated=drawn(80.0, 0.9))
+    assert advise([*rows[:-1], some_left], 40).sentence.startswith("Stop unless every match counts")
+
+
+def test_a_handful_of_matches_is_no_reason_to_stop() -> None:
+    """Of 2 matches in 80 labels nothing is expected, and no list can be made yet."""
+    rows = figures([Batch(40, 2), Batch(40, 0)])
+    assert not advise(rows, 40).sentence.startswith(("You can stop", "Stop"))
+
+
+def test_a_round_of_unsure_answers_says_nothing_of_the_next() -> None:
+    alone, after = figures([Batch(0, 0)]), figures([Batch(40, 20), Batch(0, 0)])
+    alone = [replace(row, labels=0) for row in alone]
+    assert advise(alone, 40).sentence == "Nothing can be said about the next batch yet."
+    assert advise(after, 40).next_positives == next_positives([Batch(40, 20)], 40)
+    for rule in ("positives < 5%", "positives < 3"):
+        assert parse_stop_rule(rule).reason(alone[0], advise(alone, 40)) == ""
+    assert advise([replace(row, labels=0) for row in figures([Batch(0, 0)] * 4, [0.5] * 4)], 40).ap is None
+
+
 # ── the learning curve ──────────────────────────────────────────────────────────────────────────────
 
 

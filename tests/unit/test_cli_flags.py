@@ -299,7 +299,7 @@ def test_groups_of_a_precision_say_that_it_is_not_checked(done: Path, runner: Pa
 
 
 def test_the_fewest_labels_of_the_re_ranker_are_its_own() -> None:
-    ranked = RankedSplit(Path("c"), "t", "all", 1, False, "on", Tried(), 0, "exact", None)
+    ranked = RankedSplit(Path("c"), "t", "all", 1, False, "on", 40, Tried(), 0, "exact", None)
     threshold = ThresholdFigures(Target("threshold", 1.0), None, "", OperatingPoint(1.0, 0.5, 0.5), None, "")
     written = WrittenMatches(threshold, None, Path("m.csv"), {}, 0, 0, False, False, None)
     found = MatchFigures(ranked, 1, None, written)

@@ -96,8 +96,11 @@ class ChecksummedFile:
         return self._row
 
 
-def round_line(found: RoundFigures) -> str:
-    """One round in one line."""
+def round_line(found: RoundFigures, trained: bool = True) -> str:
+    """One round in one line; where no answer is a label, that nothing was trained."""
+    if not trained:
+        what = 'every answer so far is "unsure", so nothing was trained'
+        return f"round {found.round}: {what}; further rounds ask about other pairs"
     first = found.first
     quality = f", {found.measured_on} AP {first.average_precision.value:.4f}" if first else ""
     labelled = f"{found.labels:,} labels, {found.positives:,} positives"

@@ -36,7 +36,7 @@ from pairsieve.campaign.selecting import (
     selection_folder,
     selection_info,
 )
-from pairsieve.campaign.status import RoundStatus, Status, disagreement, tied
+from pairsieve.campaign.status import UNSURE, RoundStatus, Status, disagreement, lacking, more_labels, tied
 from pairsieve.campaign.training import Labels, OutOfFold, Trained, Trainer
 from pairsieve.contracts import MapShards
 from pairsieve.errors import InputError, LedgerError, PairsieveError, SettingsError
@@ -204,7 +204,7 @@ class Campaign:
                     with doing("training and measuring", where, took):
                         trained = self._train(step.round)
                         figures = self._measure(step.round, trained.scorer)
-                    say(round_line(figures))
+                    say(round_line(figures, trained=bool(self.labels(step.round).round)))
                     self._advise(step.round)
                 else:
                     return step
@@ -257,7 +257,7 @@ class Campaign:
         # Before the questions: once they are asked, a resumed run does not come by here again.
         write_checksummed(self._round_file("selection", round), info.as_json())
         self.ledger.ask(round, ids, *self.split.keys(ids), info.why, info.strategy, chance)
-        if round > 1:
+        if self.labels(round - 1).round:
             scored = {self.settings.split, *self.settings.measure_splits, "dev"}
             splits = [split for name, split in self.task.splits.items() if name in scored]
             self.trainer.scores.forget_rows(self.trainer.model_key(self.labels(round - 1)), splits)
@@ -365,9 +365,9 @@ class Campaign:
     # ── the scorer of a round, and what it makes of a split ─────────────────────────────────────
 
     def labels(self, round: int) -> Labels:
-        """The labels up to a round."""
+        """The labels up to a round; of round 0 while there is none, though every question has an answer."""
         ids, values = self.ledger.labels(through=round)
-        return Labels(ids, values, round)
+        return Labels(ids, values, round if len(ids) else 0)
 
     def scorer(self, round: int | None = None) -> Scorer:
         """The scorer of a round (the latest): what every list, figure and answer of the campaign rests on."""
@@ -385,20 +385,28 @@ class Campaign:
         return self.trainer.scores.score(scorer or self.scorer(round), split, model)
 
     def latest(self) -> int:
-        """The last round whose questions are all answered; 0 before the first."""
+        """The last round whose questions are all answered; 0 before the first, or without a label."""
         counts = self.ledger.counts()
         done = [count.round for count in counts if not count.open]
         part = questions.first_part_only(self.ledger, self.settings, counts)
-        return 0 if part else max(done, default=0)
+        last = 0 if part else max(done, default=0)
+        return last if self.labels(last).round else 0
 
     def trained_round(self, purpose: str = "") -> int:
         """The latest round with a model; before the first an error in words, such as no model "to audit"."""
         round = self.latest()
         if round == 0:
-            what = "no round is complete yet" + (f", so there is no model {purpose}" if purpose else "")
-            remedy = disagreement(len(tied(self.ledger)), self.folder) or f"pairsieve run {self.folder}"
+            unsure = any(not count.open for count in self.counts()) and not len(self.ledger.labels()[0])
+            what = UNSURE if unsure else "no round is complete yet"
+            what += f", so there is no model {purpose}" if purpose else ""
+            remedy = disagreement(len(tied(self.ledger)), self.folder) or self.more_labels()
             raise InputError(what, where=str(self.folder), remedy=remedy)
         return round
+
+    def more_labels(self) -> str:
+        """How more labels are come by, in words."""
+        step = self.step()
+        return more_labels(step.name, step.waiting, self.folder)
 
     # ── what stands in the folder ───────────────────────────────────────────────────────────────
 
@@ -466,7 +474,9 @@ class Campaign:
             errors = questions.inferred_errors(self.ledger, self.split.space)
         about = (self.folder, self.settings, step.name, step.round, step.waiting, step.reason)
         by_task = len(self.ledger.answers_by_person().get(TASK_LABELS, ()))
-        return Status(*about, errors, tuple(rounds), by_task, len(tied(self.ledger)))
+        ended = step.name in ("finished", "stopped")
+        lacks = lacking(self.latest() > 0, self.ledger.labels(None)[1]) if ended else ""
+        return Status(*about, errors, tuple(rounds), by_task, len(tied(self.ledger)), lacks)
 
     def _round_file(self, kind: str, round: int) -> Path:
         return self.folder / "rounds" / f"{kind}-{round:03d}.json"

@@ -109,7 +109,7 @@ def first_questions(trainer: Trainer) -> Selection | None:
 
 
 def _first_round(settings: CampaignSettings) -> Named:
-    """The strategy of round 1."""
+    """The strategy of round 1, and of further rounds while there is no label."""
     strategy = strategy_named(settings.strategy)
     return strategy_named(settings.first_strategy) if strategy.needs_model else strategy
 
@@ -131,7 +131,8 @@ def _select(
 ) -> None:
     settings, began = trainer.settings, time.perf_counter()
     trainer.scores.watch.seconds.clear()
-    strategy = _first_round(settings) if round == 1 else strategy_named(settings.strategy)
+    # While every answer is "unsure" there is no model: a later round chooses as the first one does.
+    strategy = strategy_named(settings.strategy) if labels.round else _first_round(settings)
     scorer, model = trained.scorer, trainer.model_key(labels)
     # A whole encoder keeps its own head: see `_boundary`.
     newest = scorer.bi_encoder() if trainer.learner.uses_frozen_rows else trained.bi_encoder

@@ -17,8 +17,10 @@ from pairsieve.campaign.questions import InferredErrors
 from pairsieve.contracts import Estimate
 from pairsieve.ledger import Ledger
 from pairsieve.measure.figures import RoundFigures
-from pairsieve.pairs import Ids
-from pairsieve.settings import CampaignSettings
+from pairsieve.pairs import Ids, Mask
+from pairsieve.settings import CAMPAIGN_FILE, CampaignSettings
+
+UNSURE = 'every answer so far is "unsure"'
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ class Status:
     rounds: tuple[RoundStatus, ...]
     by_task: int = 0  # questions that the task's own labels answered
     tied: int = 0  # of those waiting, pairs on which people disagree
+    lacks: str = ""  # why no list of matches can be made of the labels; empty where one can
 
     @property
     def state(self) -> str:
@@ -104,6 +107,11 @@ class Status:
     def next_command(self) -> str:
         """Empty where nothing is left."""
         return command_for(self.step, self.folder)
+
+    @property
+    def more_labels(self) -> str:
+        """How more labels are come by, in words."""
+        return more_labels(self.step, self.waiting, self.folder)
 
     @property
     def stale(self) -> dict[int, str]:
@@ -159,6 +167,7 @@ class Status:
             "state": self.state,
             "next": {name: getattr(self, name) for name in ("step", "round", "waiting")},
             **({"reason": self.reason} if self.reason else {}),
+            **({"lacks": self.lacks} if self.lacks else {}),
             **({"inferred": self.inference.as_json()} if self.inference else {}),
             **({"answered_by_task": self.by_task} if self.by_task else {}),
             **({"disagreements": self.tied} if self.tied else {}),
@@ -194,6 +203,30 @@ def disagreement(pairs: int, folder: Path, split: str | None = None) -> str:
         f"{wait} because people disagree: decide on the page ({page}, Open decisions), or let one more "
         "person answer."
     )
+
+
+def lacking(model: bool, labels: Mask) -> str:
+    """Why no list of matches can be made of the labels given; empty where one can."""
+    if not model:
+        return f"{UNSURE.capitalize()}, so there is no model to match with."
+    if labels.any() and not labels.all():
+        return ""
+    kind = "matches" if labels.any() else "non-matches"
+    return f"All {len(labels):,} labels are {kind}; a list needs at least one match and one non-match."
+
+
+def more_labels(step: str, waiting: int, folder: Path) -> str:
+    """How more labels are come by, where a campaign stands at `step`."""
+    place = quote(str(folder))
+    run = f"pairsieve run {place}"
+    if step == "label":
+        wait = "the question that waits" if waiting == 1 else f"the {waiting:,} questions that wait"
+        by_file = f"pairsieve ask {place} --out batch.csv and pairsieve import {place} batch.csv"
+        return f"Answer {wait} (pairsieve label {place}, or {by_file}), then {run}"
+    if step == "stopped":
+        again = f"pairsieve run {place} --accept-settings"
+        return f"Take stop_when out of {folder / CAMPAIGN_FILE}, then {again}"
+    return f"pairsieve extend {place} --labels 40, then {run}" if step == "finished" else run
 
 
 def command_for(step: str, folder: Path) -> str:

@@ -45,7 +45,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Labelled pairs of the asked split up to a round, sorted by id."""
+    """Labelled pairs of the asked split up to a round, sorted by id; of round 0 where there is none."""
 
     ids: Ids
     values: Mask
@@ -155,9 +155,6 @@ class Trainer:
         }
 
     def _fit(self, folder: Path, labels: Labels) -> None:
-        if len(labels.ids) == 0:
-            why, remedy = 'every answer so far is "unsure"', "Answer some questions again, then run again"
-            raise InputError("there is no label to train on", why=why, remedy=remedy)
         rng = generator_for(self.settings.seed, labels.round, "train")
         texts = self.split.left.texts, self.split.right.texts
         frozen = self.frozen_rows()
@@ -232,6 +229,8 @@ class Trainer:
 
     def out_of_fold(self, labels: Labels) -> OutOfFold:
         """The labelled pairs under the whole scorer, by models that did not see their left text."""
+        if not labels.round:
+            return OutOfFold(labels.ids, labels.values, np.empty(0), {})
         trained = self.train(labels)
         tried, log_odds = trained.tried.labels, trained.out_of_fold
         if log_odds is None:
@@ -240,7 +239,7 @@ class Trainer:
         return OutOfFold(labels.ids, labels.values, log_odds, tried)
 
     def train(self, labels: Labels) -> Trained:
-        """Train on labels, or find what was trained on them; of round 0, the encoder as it came."""
+        """Train on labels, or find what was trained on them; without any (round 0) the encoder as it came."""
         model = self.model_key(labels)
         trained = self._last.get(model)
         if trained is None:

@@ -207,9 +207,11 @@ def _show_status(folder: Path, now: Status, last: str, as_json: bool) -> None:
     place, command = quote(str(folder)), now.next_command
     if now.state == "waiting":
         command += f" (in the browser), or by file: pairsieve ask {place} --out batch.csv"
+    elif now.lacks:
+        command = now.more_labels
     elif now.state != "ready":
         command = f"pairsieve match {place}, or more labels: pairsieve extend {place} --labels 200"
-    about = (now.advice, now.inferred, now.answered_by_task, last.rstrip(), now.disagreement)
+    about = (now.advice, now.inferred, now.answered_by_task, last.rstrip(), now.disagreement, now.lacks)
     words = f"{rounds_table(now)}\n\n{''.join(map(_line, about))}"
     show(now.as_json(), as_json, f"{words}Next: {command}")
 

@@ -88,6 +88,10 @@ def import_(
     words += f"{counted(found.waiting, 'question waits', 'questions wait')}."
     own = split is None or split == campaign.settings.split
     next_ = next_command(campaign) if own else f"pairsieve audit {folder} --split {split}"
+    if found.checks_waiting:
+        next_ = f"pairsieve label {shlex.quote(str(folder))}" + ("" if own else f" --split {split}")
+    elif found.checked:
+        next_ = "the pairsieve match command of this check again, as it was"
     undecided = disagreement(found.disagreements, folder, split)
     words = "\n".join(filter(None, (words + (f" Next: {next_}" if next_ else ""), undecided)))
     show(found.as_json(), as_json, words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from typer import Option
@@ -174,7 +175,7 @@ def match_words(found: MatchFigures) -> str:
     lines += unreadable_words(ranked.unreadable_texts)
     lines.append(threshold_words(written.threshold))
     if found.check is not None:
-        lines.append(check_words(found.check))
+        lines.append(check_words(found.check, ranked.campaign))
     else:
         lines += unchecked_words(written.threshold)
     sure = f" ({written.labelled:,} pairs labelled as matches among them)" if written.labelled else ""
@@ -197,6 +198,7 @@ def match_words(found: MatchFigures) -> str:
     if written.best_f1_pairs is not None:
         lines.append(f"Without a target it would have about {written.best_f1_pairs:,}, for the best F1.")
     lines += list_words(written.threshold, check=found.check)
+    lines += [found.warning] if found.warning else []
     if written.truth is not None:
         truth = written.truth
         new = "none" if truth.new_precision is None else f"precision {truth.new_precision:.4f}"
@@ -232,6 +234,7 @@ def cluster_words(found: ClusterFigures) -> str:
         f"{found.components_split:,} chains of matches were split.",
         *contradicted_words(found.contradicted),
         *list_words(found.threshold, "the pairs inside groups have"),
+        *([found.warning] if found.warning else []),
     ]
     for figures, words in (
         (found.truth, "against the truth"),
@@ -311,13 +314,15 @@ def list_words(chosen: ThresholdFigures, of: str = "the list has", check: Check 
     return [f"By {listed.labels:,} drawn labels {of} {'; '.join(figures.values())}."]
 
 
-def check_words(check: Check) -> str:
+def check_words(check: Check, folder: Path = Path("DIR")) -> str:
     """What was shown of a list, or how many labels would show it."""
     by = f" (answered by {check.answered_by})" if check.answered_by and check.labels else ""
     if check.threshold is None and check.beyond:
         return (
             f"Not shown: {check.labels:,} labels{by} speak of the {check.pairs:,} best-scored pairs, "
-            f"and about {check.beyond:,.0f} more matches are expected below these."
+            f"and about {check.beyond:,.0f} more matches are expected below these. Ask for a lower "
+            f"--recall, or train on more labels (pairsieve extend {quote(str(folder))} --labels 200, then "
+            f"pairsieve run {quote(str(folder))}) and match again."
         )
     if check.threshold is None:
         spent = f" {check.labels:,} labels{by} do not show it;" if check.labels else ""

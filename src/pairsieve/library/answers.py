@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pairsieve.audit.run import CHECK, RECALL_CHECK
 from pairsieve.campaign import Campaign
 from pairsieve.campaign.audits import SplitLedger, split_ledger
 from pairsieve.campaign.status import tied
@@ -153,6 +154,8 @@ def import_answers(
         written[person] = place.ledger.answer(chosen, person, source, comments=notes)
     new_answers, waiting = sum(written.values()), len(place.ledger.open_questions())
     known_before = len(found.answers) - new_answers
+    checks = _check_questions(place.ledger)
+    answered = np.array([answer.id for answer in found.answers], np.int64)
     return ImportedAnswers(
         path,
         new_answers,
@@ -162,6 +165,8 @@ def import_answers(
         written,
         waiting,
         len(tied(place.ledger)),
+        int(np.isin(answered, checks).sum()),
+        int(np.isin(place.ledger.open_questions(), checks).sum()),
     )
 
 
@@ -260,6 +265,13 @@ def ask_language_model(
 
 def _place(campaign: Place, split: str | None) -> SplitLedger:
     return split_ledger(open_campaign(campaign), split)
+
+
+def _check_questions(ledger: Ledger) -> Ids:
+    """The pairs asked to check a list of matches."""
+    asked = ledger.questions(purpose="audit")
+    of_check = [name.startswith((CHECK, RECALL_CHECK)) for name in asked.strategy]
+    return asked.ids[np.array(of_check, bool)]
 
 
 def _questions(place: SplitLedger, ids: Ids) -> list[Question]:

@@ -149,6 +149,9 @@ def trained_round(campaign: Campaign, wanted: int | None = None) -> int:
     latest = campaign.trained_round()
     if wanted is not None and not 1 <= wanted <= latest:
         raise InputError(f"there is no model of round {wanted}", remedy=f"Choose a round from 1 to {latest}")
+    if wanted is not None and not campaign.labels(wanted).round:
+        why, remedy = 'every answer up to it is "unsure"', f"Choose a later round, up to {latest}"
+        raise InputError(f"there is no model of round {wanted}", why=why, remedy=remedy)
     return latest if wanted is None else wanted
 
 

@@ -78,6 +78,8 @@ class ImportedAnswers(Record):
     by_person: dict[str, int]  # answers written
     waiting: int  # questions still open
     disagreements: int = 0  # of these, pairs on which people disagree
+    checked: int = 0  # answers in the file to questions that check a list of matches
+    checks_waiting: int = 0  # of the questions still open, those that check a list
 
 
 @dataclass(frozen=True, eq=False)

@@ -90,13 +90,18 @@ def from_dev(dev: Ranking, split: Split, held_out: bool = True) -> ExpectedCurve
 
 
 def from_labels(
-    ranking: Ranking, labelled: OutOfFold, known: Known, asked: AskedPairs | None = None
+    ranking: Ranking,
+    labelled: OutOfFold,
+    known: Known,
+    asked: AskedPairs | None = None,
+    more_labels: str = "",
 ) -> ExpectedCurve:
     """Expected matches at every threshold, from the labels given.
 
     `labelled`: those that the campaign chose, out-of-fold. `known`: labelled pairs of the ranked split, which
     count as what they are; `listed` is the curve of a list that holds every known match and no known
     non-match. `asked`: every pair asked of this split; those drawn with known chances correct the curve.
+    `more_labels`: how more of them are come by, in words.
     """
     measuring = _drawn(asked)
     drawn = ranking.log_odds(measuring.scores), measuring.labels == 1
@@ -106,7 +111,8 @@ def from_labels(
         what = f"all {len(labels):,} labels given are {many}"
         if len(labels) < 2:
             what = f"the only label given is {one}" if len(labels) else "no label is given"
-        remedy = "Ask for more labels, or give `threshold` or `count`"
+        how = f" ({more_labels})" if more_labels else ""
+        remedy = f"Ask for more labels{how}, or give `threshold` or `count`"
         why = "a threshold needs at least one match and one non-match"
         raise InputError(what, why=why, remedy=remedy)
     grid, free, matches, others = _between(ranking, known)

@@ -388,3 +388,8 @@ def _pairs(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _share(part: float, whole: float) -> float:
     return float(part / whole) if whole else 1.0
+
+
+def split_components(component: Any, group: Any) -> int:
+    """How many components hold more than one group."""
+    return int((np.bincount(np.unique(np.stack([component, group]), axis=1)[0]) > 1).sum())

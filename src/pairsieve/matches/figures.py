@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from pairsieve.matches.listed import ListFigures, ListTally
 from pairsieve.matches.threshold import OperatingPoint, Target
 from pairsieve.measure.curve import BestF1
 
+FEW_LABELS = 20  # below these a list without a check can be almost all wrong
+
 
 @dataclass(frozen=True)
 class RankedSplit:
@@ -30,10 +33,25 @@ class RankedSplit:
     round: int
     reranked: bool
     reranker_setting: str
+    labels: int  # matches and non-matches that the scorer was trained on
     tried: Tried
     unreadable_texts: int
     method: str
     recall: Estimate | None  # of an index's neighbours
+
+    @property
+    def few_labels(self) -> str:
+        """That a list without a check may be mostly wrong for want of labels; empty where they are enough."""
+        if self.labels >= FEW_LABELS:
+            return ""
+        trained = "1 label was" if self.labels == 1 else f"{self.labels:,} labels were"
+        folder = quote(str(self.campaign))
+        more = f"pairsieve extend {folder} --labels 40, then pairsieve run {folder}"
+        check = f"pairsieve match {folder} --precision 0.9"
+        return (
+            f"Only {trained} trained on, so most of this list may be wrong: ask for more labels ({more}), or "
+            f"for a check ({check})."
+        )
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -41,6 +59,7 @@ class RankedSplit:
             "task": self.task,
             "split": self.split,
             "round": self.round,
+            "trained_on": self.labels,
             "scorer": {"reranked": self.reranked, "setting": self.reranker_setting, **self.tried.as_json()},
             "unreadable_texts": self.unreadable_texts,
             "search": {"method": self.method, "recall": self.recall.as_json() if self.recall else None},
@@ -159,6 +178,14 @@ class MatchFigures:
         return self.check.waiting if self.written is None and self.check is not None else 0
 
     @property
+    def warning(self) -> str:
+        """That the list rests on few labels, where neither a check nor the truth says what it is worth."""
+        checked = self.check is not None and self.check.threshold is not None
+        if self.written is None or self.written.truth is not None or checked:
+            return ""
+        return self.ranked.few_labels
+
+    @property
     def rows(self) -> int:
         return 0 if self.written is None else self.written.matches
 
@@ -183,6 +210,7 @@ class MatchFigures:
             figures |= {"out": str(found.out), "columns": dict(found.columns), "matches": found.matches}
             names = ("labelled", "without_probability", "unlikely", "one_to_one", "grouped")
             figures |= {name: getattr(found, name) for name in names}
+            figures |= {"warning": self.warning} if self.warning else {}
             if found.truth is not None:
                 figures["truth"] = found.truth.as_json()
         return figures | ({} if self.distilled is None else {"distilled": self.distilled.as_json()})
@@ -207,10 +235,16 @@ class ClusterFigures:
     truth_of_components: GroupFigures | None  # of chains that are not split
     labels: GroupFigures | None  # where no truth is known, against the labels given
 
+    @property
+    def warning(self) -> str:
+        """That the groups rest on few labels, where no truth says what they are worth."""
+        return self.ranked.few_labels if self.truth is None else ""
+
     def as_json(self) -> dict[str, Any]:
         figures = {**self.ranked.as_json(), "texts": self.texts, "threshold": self.threshold.as_json()}
         figures |= {"out": str(self.out), "columns": dict(self.columns)}
         counts = ("rows", "clusters", "clustered_texts", "largest", "components_split", "contradicted")
         figures |= {name: getattr(self, name) for name in counts}
+        figures |= {"warning": self.warning} if self.warning else {}
         found = {name: getattr(self, name) for name in ("truth", "truth_of_components", "labels")}
         return figures | {name: each.as_json() for name, each in found.items() if each is not None}

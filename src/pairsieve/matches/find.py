@@ -28,6 +28,7 @@ from pairsieve.matches.clusters import (
     check_equivalence,
     components,
     representatives,
+    split_components,
 )
 from pairsieve.matches.figures import (
     ClusterFigures,
@@ -186,7 +187,7 @@ def find_clusters(
         clusters=int((size > 1).sum()),
         clustered_texts=int(size[size > 1].sum()),
         largest=int(size.max(initial=0)),
-        components_split=_split_components(chained, group),
+        components_split=split_components(chained, group),
         contradicted=int(np.equal(*(group[side] for side in pair_rows(known.others))).sum()),
         truth=None if truth is None else against_truth(group, truth),
         truth_of_components=None if truth is None else against_truth(chained, truth),
@@ -232,6 +233,7 @@ def _ranking(
 
 
 def _ranked_split(campaign: Campaign, round: int, ranking: Ranking) -> RankedSplit:
+    labels = campaign.labels(round)
     return RankedSplit(
         campaign=campaign.folder,
         task=campaign.task.name,
@@ -239,7 +241,8 @@ def _ranked_split(campaign: Campaign, round: int, ranking: Ranking) -> RankedSpl
         round=round,
         reranked=ranking.scorer.reranker is not None,
         reranker_setting=campaign.settings.reranker,
-        tried=campaign.trainer.tried(campaign.labels(round)),
+        labels=len(labels.ids),
+        tried=campaign.trainer.tried(labels),
         unreadable_texts=ranking.unreadable_texts,
         method=ranking.method,
         recall=ranking.recall,
@@ -334,10 +337,11 @@ def _operating_point(
             expected = from_dev(measured, split, held_out)
         elif source == "audit":
             questions = campaign.ledger.questions()
-            asked = asked_pairs(campaign.ledger, ranking.scored.scan, questions)
-            expected = from_audit(ranking, of_ranking(asked, questions, round)[0])
+            drawn = asked_pairs(campaign.ledger, ranking.scored.scan, questions)
+            expected = from_audit(ranking, of_ranking(drawn, questions, round)[0])
         else:
-            expected = from_labels(ranking, campaign.out_of_fold(round), known, _asked(campaign, ranking))
+            asked = _asked(campaign, ranking)
+            expected = from_labels(ranking, campaign.out_of_fold(round), known, asked, campaign.more_labels())
     except InputError:
         if target.kind not in ("count", "threshold"):
             raise
@@ -488,11 +492,6 @@ def _against_truth(
         average_precision=ranking.average_precision(),
         best_f1=curve.best_f1(),
     )
-
-
-def _split_components(component: Any, group: Any) -> int:
-    """How many components hold more than one group."""
-    return int((np.bincount(np.unique(np.stack([component, group]), axis=1)[0]) > 1).sum())
 
 
 def _measurable(split: Split) -> bool:

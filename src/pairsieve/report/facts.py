@@ -150,14 +150,14 @@ def gather(campaign: Campaign, wanted: str | None = None) -> Facts:
     split, missing = _split_to_measure(campaign, wanted)
     status, rows, counts = campaign.status(), campaign.figures(), campaign.counts()
     closed = {count.round for count in counts if not count.open}
-    model = max((round_ for round_ in rows if round_ in closed), default=0)
+    model = max((round_ for round_ in rows if round_ in closed and campaign.labels(round_).round), default=0)
     measured, labelled, points, start, even_odds = None, None, list[Point](), None, None
     folder = shlex.quote(str(campaign.folder))
     run = f"pairsieve run {folder}"
     if not counts:
         missing.append(Missing("Everything", "no pair has been asked yet", run))
     elif model == 0:
-        missing.append(Missing("The model", "no round is trained yet", f"{run}, once labelled"))
+        missing.append(Missing("The model", "no round is trained yet", campaign.more_labels()))
     if model:
         points = [] if split is None else _recorded(rows, split)
         try:

@@ -102,11 +102,11 @@ def _open_campaign(folder: Path, wanted: Wanted) -> Served:
     campaign = Campaign(folder, cache)
     latest = campaign.latest()
     if latest == 0:
-        what, why = "this campaign has no model yet", "no round is answered"
-        remedy = f"Go on with it first: pairsieve run {folder}"
+        what, why = "this campaign has no model yet", "no round with a label is answered"
+        remedy = f"Go on with it first: {campaign.more_labels()}"
         raise InputError(what, where=str(folder), why=why, remedy=remedy)
     round = latest if wanted.round is None else wanted.round
-    if not 1 <= round <= latest:
+    if not 1 <= round <= latest or not campaign.labels(round).round:
         raise InputError(f"no model of round {round}", remedy=f"Choose a round from 1 to {latest}")
     scorer, store = calibrated_scorer(campaign, round), ArtifactStore(cache) if cache else campaign.store
 

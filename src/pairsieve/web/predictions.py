@@ -37,6 +37,8 @@ def write_predictions(campaign: Campaign) -> int:
     if not measured or not len(ids):
         return 0
     number, part = max(measured), campaign.split
+    if not campaign.labels(number).round:  # every answer is "unsure": there is no model
+        return 0
     frozen = campaign.trainer.learner.uses_frozen_rows  # rows are at hand: the encoder ran once
     if not frozen and len(part.left) + len(part.right) > MOST_TEXTS:
         return 0
