@@ -88,7 +88,7 @@ def run_cell(
         row |= _measured(cell, table, table.task(data, held_out), folder, cache, row, share)
         row["outcome"] = complaint(row) or "ok"
     except PairsieveError as error:
-        row |= {"outcome": "refused", "words": str(error)}
+        row |= {"outcome": "refused", "words": str(error).replace(f"{folder.parent}/", "")}
     except Exception as error:
         row |= {"outcome": "traceback", "words": repr(error), "traceback": traceback.format_exc()}
     row["seconds"] = round(time.perf_counter() - began, 2)
