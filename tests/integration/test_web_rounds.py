@@ -105,6 +105,7 @@ for _ in sys.stdin:
         rounds.stop()
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_again_and_again_is_told_and_a_new_one_takes_its_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_campaign_run_by_somebody_else_is_waited_for() -> None:
         rounds.stop()
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_away_is_waited_for_without_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds_module, "FIRST_PAUSE", 0.02)
     rounds = FakeRounds('import sys\nfor _ in sys.stdin: print(\'{"stopped": "label"}\', flush=True)')
